@@ -1,0 +1,85 @@
+# Every target works alone on a fresh clone with nothing but Python 3.11 or newer.
+#
+#   make demo    the main job end to end on the simulated Vast, for $0 (ARGS="--fault NAME")
+#   make test    all tests; ssh and e2e need system tools, which are named when they are missing
+#   make lint    format, lints, types, import rules        make fmt    repair what can be repaired
+#   make bench   benchmarks, side by side                  make clean  remove what make made
+
+PYTHON ?= python3
+ARGS ?=
+JOBS ?= 2
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -q
+PYTEST := $(BIN)/python -m pytest -q
+# Directories too: a deleted module makes nothing newer but the directory it was in.
+SOURCES := $(shell find vastd vastctl protocol -name '*.egg-info' -prune -o -name __pycache__ -prune -o -print)
+
+# What a user's shell may hold would lead pip or Python away from the environment made here.
+unexport PYTHONPATH PYTHONHOME PIP_USER PIP_TARGET PIP_PREFIX VIRTUAL_ENV
+
+.PHONY: demo test lint fmt bench clean dev tools test-unit test-sim test-system
+.DELETE_ON_ERROR:
+
+# An editable install is as good for the demo, so whoever develops does not install twice.
+demo: $(if $(wildcard $(VENV)/dev.stamp),$(VENV)/dev.stamp,$(VENV)/wheel.stamp)
+	@$(BIN)/vastctl demo $(ARGS)
+
+test: test-unit test-sim test-system
+
+test-unit: $(VENV)/dev.stamp
+	$(PYTEST) -m "not sim and not ssh and not e2e and not editors"
+
+# pytest ends with 5 when no test has the mark.
+test-sim: $(VENV)/dev.stamp | test-unit
+	$(PYTEST) -m sim -n $(JOBS) || [ $$? -eq 5 ]
+
+test-system: $(VENV)/dev.stamp tools | test-unit test-sim
+	$(PYTEST) -m "ssh or e2e" || [ $$? -eq 5 ]
+
+tools: | test-unit test-sim
+	@missing=$$(.ci/tools) || { \
+	  echo "make test: the tests of SSH and of the installed programs cannot run here, missing:" $$missing >&2; \
+	  echo "  Debian or Ubuntu: sudo apt-get install" $$missing "(or run .ci/run, which does)" >&2; \
+	  exit 1; }
+
+lint: $(VENV)/dev.stamp
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+fmt: $(VENV)/dev.stamp
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/dev.stamp
+	@if [ -f bench/__main__.py ]; then $(BIN)/python -m bench $(ARGS); \
+	else echo "make bench: there are no benchmarks in this version" >&2; exit 1; fi
+
+dev: $(VENV)/dev.stamp
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+
+# An environment that somebody made here before is completed, not thrown away.
+$(VENV)/made.stamp:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "make: $(PYTHON) is missing or older than 3.11; say which to use: make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || \
+	  { echo "make: $(PYTHON) cannot make an environment (Debian: apt-get install python3-venv)" >&2; exit 1; }
+	@touch $@
+
+# build/ would bring back modules that were deleted since the last wheel.
+$(VENV)/wheel.stamp: $(VENV)/made.stamp pyproject.toml README.md LICENSE $(SOURCES)
+	@echo "installing vastd into $(VENV)"
+	@rm -rf build
+	@$(PIP) install --upgrade .
+	@rm -rf build
+	@touch $@
+
+$(VENV)/dev.stamp: $(VENV)/made.stamp pyproject.toml
+	@echo "installing vastd and its development tools into $(VENV)"
+	@$(PIP) install -e '.[dev]'
+	@rm -f $(VENV)/wheel.stamp
+	@touch $@

@@ -1,0 +1,233 @@
+"""`rental.*`: machines we rent, from the intention to the proven end."""
+
+from msgspec import field
+
+from vastd_protocol.method import Method, Mutation, Params, View
+from vastd_protocol.methods.task import Needs
+
+
+class SshView(View, frozen=True, kw_only=True):
+    """Where the machine's sshd answered."""
+
+    host: str
+    port: int
+    user: str
+    route: str  # direct or proxy
+
+
+class RentalView(View, frozen=True, kw_only=True):
+    """What a client may see of a rental. Null means unknown or not yet."""
+
+    rental_id: str
+    name: str
+    phase: str
+    end_reason: str | None = None
+    end_detail: str | None = None
+    instance_id: int | None = None
+    offer_id: int | None = None
+    machine_id: int | None = None
+    label: str | None = None
+    project: str | None = None
+    image: str | None = None
+    gpu_name: str | None = None
+    num_gpus: int | None = None
+    gpu_ram_mb: int | None = None
+    dph_usd: float | None = None
+    cost_usd: float = 0.0
+    estimated_hours: float | None = None
+    estimated_cost_usd: float | None = None
+    created_at: str | None = None
+    ready_at: str | None = None
+    ended_at: str | None = None
+    deadline_at: str | None = None
+    lease_expires_at: str | None = None
+    lease_armed: bool | None = None
+    budget_usd: float | None = None
+    ssh: SshView | None = None
+    status: str | None = None
+    status_msg: str | None = None
+    jobs: list[str] = field(default_factory=list)
+    last_heartbeat_at: str | None = None
+    gpu_util: float | None = None
+    warnings: list[str] = field(default_factory=list)
+
+
+class InventoryView(View, frozen=True, kw_only=True):
+    """How far the list can be trusted: `fresh`, `stale` or `unknown`, and why."""
+
+    state: str
+    as_of: str | None = None
+    age_s: float | None = None
+    error: str | None = None
+    foreign: int = 0
+    orphans: int = 0
+
+
+class TotalsView(View, frozen=True, kw_only=True):
+    """Sums over the rentals listed."""
+
+    dph_usd: float = 0.0
+    cost_usd: float = 0.0
+
+
+class RentalListParams(Params, frozen=True, kw_only=True):
+    """`all` includes ended rentals; `project` narrows to one project directory."""
+
+    all: bool = False
+    project: str | None = None
+
+
+class RentalListView(View, frozen=True, kw_only=True):
+    """Rentals by creation time, oldest first."""
+
+    rentals: list[RentalView] = field(default_factory=list)
+    inventory: InventoryView
+    totals: TotalsView = field(default_factory=TotalsView)
+
+
+class RentalRef(Params, frozen=True, kw_only=True):
+    """`rental` is a name, rental id, Vast instance id or unique prefix; null means the only
+    one of `project`."""
+
+    rental: str | None = None
+    project: str | None = None
+
+
+class PolicyParams(Params, frozen=True, kw_only=True):
+    """Watchdog settings; null takes the configured default. Durations in seconds."""
+
+    budget_usd: float | None = None
+    max_runtime_s: float | None = None
+    idle_s: float | None = None
+    heartbeat_path: str | None = None
+    heartbeat_interval_s: float | None = None
+    checkpoint_path: str | None = None
+    grace_s: float | None = None
+    keep: bool = False
+
+
+class RentalCreateParams(Mutation, frozen=True, kw_only=True):
+    """Rent one machine for interactive use: `needs.offer_id`, or the best offer that fits."""
+
+    needs: Needs = field(default_factory=Needs)
+    policy: PolicyParams = field(default_factory=PolicyParams)
+    name: str | None = None
+    project: str | None = None
+    env: dict[str, str] = field(default_factory=dict)
+
+
+class RentalDestroyParams(Mutation, frozen=True, kw_only=True):
+    """Collect, destroy, prove. `force` needs `reason` and overrides an active job and a failed
+    copy."""
+
+    rental: str | None = None
+    project: str | None = None
+    force: bool = False
+    reason: str | None = None
+    collect: bool = True
+
+
+class RentalCollectParams(Mutation, frozen=True, kw_only=True):
+    """Bring outputs home now. `outputs` replaces the declared ones."""
+
+    rental: str | None = None
+    project: str | None = None
+    outputs: list[str] | None = None
+    destination: str | None = None  # absolute; null: the project
+
+
+class CollectedView(View, frozen=True, kw_only=True):
+    """A verified collection."""
+
+    rental_id: str
+    destination: str
+    files: int
+    bytes: int
+    missing: list[str] = field(default_factory=list)
+
+
+class StepView(View, frozen=True, kw_only=True):
+    """One line of the timeline."""
+
+    at: str
+    kind: str
+    text: str
+    severity: str = "info"
+    job_id: str | None = None
+
+
+class PhaseCostView(View, frozen=True, kw_only=True):
+    """What one phase took and cost."""
+
+    phase: str
+    seconds: float
+    cost_usd: float
+
+
+class WatchdogView(View, frozen=True, kw_only=True):
+    """What a watchdog looks at, its limit, when it would fire and what it would do."""
+
+    name: str
+    watches: str
+    limit: str
+    fires_at: str | None = None  # null: not armed now
+    action: str
+    why: str
+
+
+class ExplainView(View, frozen=True, kw_only=True):
+    """The whole story of one rental."""
+
+    rental: RentalView
+    timeline: list[StepView] = field(default_factory=list)
+    phases: list[PhaseCostView] = field(default_factory=list)
+    watchdogs: list[WatchdogView] = field(default_factory=list)
+
+
+class ReconcileParams(Mutation, frozen=True, kw_only=True):
+    """Compare with Vast now. `acknowledge` unlocks renting after a damaged store (I8)."""
+
+    acknowledge: bool = False
+
+
+class StrangerView(View, frozen=True, kw_only=True):
+    """An instance of the account that no rental of ours explains; never touched."""
+
+    instance_id: int
+    label: str | None = None
+    status: str | None = None
+    dph_usd: float | None = None
+
+
+class ReconcileView(View, frozen=True, kw_only=True):
+    """What exists at Vast beside what we know."""
+
+    inventory: InventoryView
+    foreign: list[StrangerView] = field(default_factory=list)
+    orphans: list[StrangerView] = field(default_factory=list)
+    renting_locked: str | None = None
+
+
+CREATE = Method(
+    "rental.create", RentalCreateParams, RentalView, "Rent a machine to work on", mutates=True
+)
+LIST = Method("rental.list", RentalListParams, RentalListView, "List rentals")
+GET = Method("rental.get", RentalRef, RentalView, "Return one rental")
+EXPLAIN = Method(
+    "rental.explain", RentalRef, ExplainView, "Return timeline, costs and what watchdogs would do"
+)
+DESTROY = Method(
+    "rental.destroy",
+    RentalDestroyParams,
+    RentalView,
+    "Decide the end of a rental; the daemon carries it out and proves it",
+    mutates=True,
+)
+COLLECT = Method(
+    "rental.collect", RentalCollectParams, CollectedView, "Bring results home now", mutates=True
+)
+RECONCILE = Method(
+    "reconcile.run", ReconcileParams, ReconcileView, "Compare with Vast now", mutates=True
+)
+
+METHODS = (CREATE, LIST, GET, EXPLAIN, DESTROY, COLLECT, RECONCILE)

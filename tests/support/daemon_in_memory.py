@@ -1,0 +1,213 @@
+"""A daemon without a socket on the simulated market in memory, on virtual time.
+
+`Lab` owns what outlives a daemon (market, machines, state directory); `Lab.boot` starts one
+daemon on it. A kill cuts store, provider and boxes first and cancels afterwards, because a
+cancelled task may still run shielded code.
+"""
+
+import random
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+
+import trio
+
+from vastd.core import events as ev
+from vastd.core.job import Job, Needs
+from vastd.core.limits import Limits
+from vastd.core.market import OfferQuery
+from vastd.core.money import Micros
+from vastd.core.rental import Phase, Policy
+from vastd.env_files import EnvFiles
+from vastd.errors import NoOffers, StoreError
+from vastd.ledger import Ledger
+from vastd.local_logs import LocalLogs
+from vastd.poller import Poller
+from vastd.provider.port import Provider
+from vastd.shell import Choice, Observations, Shell
+from vastd.simulator.boxes import SimBoxes
+from vastd.simulator.faults import Faults
+from vastd.simulator.market import Market
+from vastd.simulator.provider import SimProvider
+from vastd.store.store import Store, opened
+from vastd.supervisor import Supervisor
+
+EPOCH = 1_800_000_000.0  # 2027-01-15: any fixed instant does
+OWNER8 = "sim00001"
+MEMORY_FS = "/dev/shm"  # fsync is free there; the database is still a real one
+
+
+def virtual_clock() -> float:
+    """Return wall-clock time that follows trio's (virtual) clock."""
+    return EPOCH + trio.current_time()
+
+
+class CutStore(Store):
+    """A store that can be cut from its disk, as by a kill, and can count its commits."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        super().__init__(connection, path)
+        self.cut = False
+        self.full = False
+        self.on_commit: Callable[[str], None] = lambda _: None
+
+    def write(self, events, rentals, jobs):  # type: ignore[no-untyped-def, override]
+        """Write, unless cut or full; `on_commit` is told before and after."""
+        if self.cut or self.full:
+            raise StoreError("database or disk is full" if self.full else "cut")
+        names = "+".join(ev.kind(event) for event in events)
+        self.on_commit(f"before {names}")
+        if self.cut:
+            raise StoreError("cut")
+        cursors = super().write(events, rentals, jobs)
+        self.on_commit(f"after {names}")
+        return cursors
+
+
+class Daemon:
+    """One running daemon: its shell, and a way to kill it."""
+
+    def __init__(self, shell: Shell, supervisor: Supervisor, poller: Poller, store: CutStore) -> None:
+        self.shell = shell
+        self.supervisor = supervisor
+        self.poller = poller
+        self.store = store
+        self.ledger = shell.ledger
+        self.scope = trio.CancelScope()
+
+    def kill(self) -> None:
+        """Cut it from the world, then stop its tasks."""
+        self.store.cut = True
+        self.shell.provider.cut()  # type: ignore[attr-defined]
+        self.shell.boxes.cut()  # type: ignore[attr-defined]
+        self.scope.cancel()
+
+    def submit(
+        self,
+        *command: str,
+        project: Path,
+        policy: Policy | None = None,
+        needs: Needs | None = None,
+        name: str = "job",
+        **fields: object,
+    ) -> str:
+        """Put a job on record as the handler would; return its id."""
+        job_id = self.shell.new_id("j")
+        job = Job(
+            job_id=job_id,
+            name=name,
+            command=["sim-job", *command],
+            project=str(project),
+            submitted_at=self.shell.wall_clock(),
+            needs=needs or Needs(),
+            policy=policy or Policy(),
+            **fields,  # type: ignore[arg-type]
+        )
+        self.ledger.commit(ev.JobSubmitted(job_id=job_id, at=job.submitted_at, job=job))
+        return job_id
+
+    async def until(self, condition: Callable[[], bool], *, within_s: float) -> None:
+        """Wait for a change of the ledger that makes `condition` true."""
+        with trio.fail_after(within_s):
+            while not condition():
+                await self.ledger.wait_changed()
+
+    async def settled(self, *, within_s: float = 7200.0) -> None:
+        """Wait until every job is finished and every rental gone."""
+        await self.until(
+            lambda: all(j.finished for j in self.ledger.jobs.values())
+            and all(r.phase is Phase.GONE for r in self.ledger.rentals.values()),
+            within_s=within_s,
+        )
+
+
+class Lab:
+    """Everything that outlives a daemon."""
+
+    def __init__(self, seed: int = 1, limits: Limits | None = None) -> None:
+        self.seed = seed
+        self.limits = limits or Limits()
+        self.clock: Callable[[], float] = virtual_clock
+        self.market = Market(seed, virtual_clock)
+        self.faults = Faults(virtual_clock)
+        self.boxes = SimBoxes(self.market, self.faults, virtual_clock)
+        self._temp = tempfile.mkdtemp(prefix="vastd-sim-", dir=MEMORY_FS)
+        self.root = Path(self._temp)
+        self.state_dir = self.root / "state"
+        self.state_dir.mkdir()
+        self.project = self.root / "project"
+        self.project.mkdir()
+        self.random = random.Random(f"lab:{seed}")
+        self.observer: Callable[..., None] | None = None
+        self.on_commit: Callable[[str], None] = lambda _: None
+        self._numbers = 0
+
+    def close(self) -> None:
+        """Remove the files."""
+        shutil.rmtree(self._temp, ignore_errors=True)
+
+    def new_id(self, prefix: str) -> str:
+        """Return the next id; the same in every run of a seed."""
+        self._numbers += 1
+        return f"{prefix}{self._numbers:06d}"
+
+    async def choose(
+        self, provider: Provider, needs: Needs, avoid: frozenset[int], budget: Micros | None
+    ) -> Choice:
+        """Choose the cheapest offer: choosing well is not what is simulated here."""
+        offers = await provider.search_offers(OfferQuery(disk_gb=needs.disk_gb or 50.0))
+        fitting = [o for o in offers if o.machine_id not in avoid]
+        if not fitting:
+            raise NoOffers("no offer fits")
+        best = min(fitting, key=lambda o: (o.dph, o.offer_id))
+        return Choice(offer=best, image="sim/image", disk_gb=needs.disk_gb or 50.0, hours=1.0)
+
+    @asynccontextmanager
+    async def boot(self) -> AsyncIterator[Daemon]:
+        """Start a daemon on the state directory; it ends with the block."""
+        with ExitStack() as stack:
+            plain = stack.enter_context(opened(self.state_dir))
+            store = CutStore(plain._connection, plain._path)
+            store.on_commit = self.on_commit
+            self.boxes = self.boxes.reborn()
+            provider = SimProvider(self.market, self.faults, observer=self.observer)
+
+            async def choose(
+                needs: Needs, avoid: frozenset[int], budget: Micros | None
+            ) -> Choice:
+                return await self.choose(provider, needs, avoid, budget)
+
+            shell = Shell(
+                ledger=Ledger(store),
+                provider=provider,
+                boxes=self.boxes,
+                observed=Observations(self.clock()),
+                wall_clock=self.clock,
+                limits=self.limits,
+                owner8=OWNER8,
+                new_id=self.new_id,
+                choose=choose,
+                logs=LocalLogs(self.state_dir),
+                envs=EnvFiles(self.state_dir),
+                state_dir=self.state_dir,
+            )
+            poller = Poller(shell)
+            daemon = Daemon(shell, Supervisor(shell, poller), poller, store)
+            async with trio.open_nursery() as nursery:
+
+                async def run() -> None:
+                    with daemon.scope:
+                        async with trio.open_nursery() as inner:
+                            inner.start_soon(poller.run)
+                            inner.start_soon(daemon.supervisor.run)
+
+                nursery.start_soon(run)
+                await poller.attempted.wait()
+                try:
+                    yield daemon
+                finally:
+                    daemon.kill()
+                    nursery.cancel_scope.cancel()

@@ -1,0 +1,1 @@
+"""The thin command line of vastd: it asks the daemon and prints; it decides nothing."""

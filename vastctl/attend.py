@@ -1,0 +1,100 @@
+"""Attending a job until it is settled: its story, its log, its end."""
+
+from msgspec.json import encode
+
+from vastctl import words
+from vastctl.context import Context
+from vastctl.errors import CliError, DaemonAbsent
+from vastctl.follow import Followed, Follower, gone_while_following
+from vastctl.story import Story, exit_code, tell_end
+from vastd_protocol.errors import ExitCode
+from vastd_protocol.methods import job as jobs
+from vastd_protocol.methods import rental as rentals
+from vastd_protocol.methods.job import JobView, JobWaitView
+
+RESTART_S = 120.0  # guess; a daemon that replays its store and reconciles is back long before
+ASK_PRICE_S = 2.0  # guess; Ctrl-C must not hang on a daemon that does
+
+
+def attend(
+    ctx: Context,
+    job: JobView,
+    *,
+    kept: bool = False,
+    pass_on: bool = False,
+    dph: float | None = None,
+) -> int:
+    """Follow `job` to its settled end and tell it; return the exit code.
+
+    Ctrl-C detaches: the job goes on. `kept`: its machine is not meant to end.
+
+    Raises:
+        CliError: vastd did not come back, or `--timeout` is over.
+    """
+    ctx.client.reconnect_s = RESTART_S
+    story = Story(ctx.screen, log=not ctx.json)
+    # The log is on stdout, and stdout is one JSON document with `--json`.
+    followed = Followed(job=job.job_id, after=0, offset=None if ctx.json else 0)
+    follower = Follower(ctx.client, story, followed)
+    limit_s = ctx.args.timeout
+    wish = jobs.JobWaitParams(job=job.job_id, timeout_s=limit_s)
+    ctx.client.timeout_s = None  # from here on it bounds the whole, not each call
+    try:
+        # The daemon answers at its own limit; ours is for one that does not answer.
+        body = follower.until_answer(
+            jobs.WAIT.name, encode(wish), limit_s=None if limit_s is None else limit_s + 1
+        )
+        settled = None if body is None else ctx.client.view(jobs.WAIT, body)
+        if body is None or settled is None or not settled.settled:
+            raise _late(job, limit_s)
+        follower.finish()
+    except DaemonAbsent as gone:
+        raise gone_while_following(gone, job.job_id) from gone
+    except KeyboardInterrupt:
+        if not ctx.detaches:
+            raise
+        ctx.screen.end_log()
+        return _detached(ctx, job, dph)
+    finally:
+        if not ctx.json:
+            ctx.screen.end_log()
+    return _end(ctx, body, settled, kept, pass_on)
+
+
+def _end(ctx: Context, body: bytes, settled: JobWaitView, kept: bool, pass_on: bool) -> int:
+    tell_end(ctx.screen, settled.job, settled.rental)
+    if ctx.json:
+        ctx.emit(body)
+    return exit_code(settled.job, settled.rental, kept=kept, pass_on=pass_on)
+
+
+def _late(job: JobView, limit_s: float | None) -> CliError:
+    within = "" if limit_s is None else f" within {limit_s:g} s"
+    return CliError(
+        f"job {job.job_id} was not settled{within}; it goes on",
+        hint=f"follow it with `vastctl logs -f {job.job_id}`, end it with `vastctl job cancel {job.job_id}`",
+        exit_code=ExitCode.TIMED_OUT,
+    )
+
+
+def _detached(ctx: Context, job: JobView, dph: float | None) -> int:
+    price = _price(ctx, job) or dph
+    cost = "" if price is None else f" and costs {words.rate(price)}"
+    ctx.screen.say(f"detached: job {job.job_id} goes on{cost}")
+    ctx.screen.say(f"  follow it: vastctl logs -f {job.job_id}")
+    ctx.screen.say(f"  end it:    vastctl job cancel {job.job_id}")
+    return ExitCode.OK
+
+
+def _price(ctx: Context, job: JobView) -> float | None:
+    """Ask for the price of the machine as it is now; the interrupted connection is not used."""
+    ctx.client.close()
+    ctx.client.reconnect_s = 0.0
+    try:
+        now = ctx.client.call(jobs.GET, jobs.JobRef(job=job.job_id), limit_s=ASK_PRICE_S)
+        wish = rentals.RentalRef(rental=now.rental_id)
+        if now.rental_id is None:
+            return None
+        return ctx.client.call(rentals.GET, wish, limit_s=ASK_PRICE_S).dph_usd
+    except CliError:
+        return None

@@ -1,0 +1,102 @@
+"""`config get|set|path`: settings with their value and where it comes from."""
+
+from argparse import ArgumentParser
+from typing import Final
+
+from msgspec import DecodeError
+from msgspec.json import decode
+
+from vastctl.client import new_request_id
+from vastctl.context import Context
+from vastctl.errors import UsageError
+from vastctl.table import table
+from vastd_protocol import paths
+from vastd_protocol.errors import ExitCode
+from vastd_protocol.methods import config
+from vastd_protocol.methods.config import Value
+
+ACTIONS: Final = {
+    "get": "print settings, one table of them, or all",
+    "set": "change settings in the file; `KEY=null` makes the default count again",
+    "path": "print where the file is",
+}
+EXAMPLES: Final = """\
+  vastctl config get budget
+  vastctl config set budget.per_day_usd=40
+  vastctl config path"""
+
+
+def arguments(parser: ArgumentParser) -> None:
+    action = parser.get_default("action")
+    if action == "get":
+        parser.add_argument(
+            "key", metavar="KEY", nargs="?", help="as in timing.settle_s, or budget"
+        )
+        parser.add_argument("--explain", action="store_true", help="why each default is what it is")
+    elif action == "set":
+        parser.add_argument("settings", metavar="KEY=VALUE", nargs="+")
+
+
+def run(ctx: Context) -> int:
+    return {"get": _get, "set": _set, "path": _path}[ctx.args.action](ctx)
+
+
+def _get(ctx: Context) -> int:
+    body = ctx.client.raw(config.GET, config.ConfigGetParams(key=ctx.args.key))
+    if ctx.json:
+        ctx.emit(body)
+        return ExitCode.OK
+    view = ctx.client.view(config.GET, body)
+    rows = [
+        (setting.key, _text(setting.value), setting.origin, setting.source)
+        for setting in view.settings
+    ]
+    header: tuple[str, ...] = ("KEY", "VALUE", "FROM", "WHY")
+    if not ctx.args.explain:
+        header, rows = header[:3], [row[:3] for row in rows]  # type: ignore[misc]  # fewer columns
+    for line in table(header, rows):
+        ctx.screen.out(line)
+    return ExitCode.OK
+
+
+def _text(value: Value) -> str:
+    if value is None:
+        return "-"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _set(ctx: Context) -> int:
+    changes = [_change(text) for text in ctx.args.settings]
+    for key, value in changes:
+        wish = config.ConfigSetParams(key=key, value=value, request_id=new_request_id())
+        body = ctx.client.raw(config.SET, wish)
+        if ctx.json:
+            ctx.emit(body)
+            continue
+        setting = ctx.client.view(config.SET, body)
+        ctx.screen.step("info", f"{setting.key} = {_text(setting.value)} ({setting.origin})")
+    return ExitCode.OK
+
+
+def _change(text: str) -> tuple[str, Value]:
+    key, equals, raw = text.partition("=")
+    if not equals or not key.strip():
+        raise UsageError(
+            f"{text!r} is no setting", hint="write it as KEY=VALUE: budget.per_day_usd=40"
+        )
+    try:
+        value = decode(raw.strip().encode())
+    except DecodeError:
+        value = raw.strip()  # a bare word is a text
+    if not isinstance(value, (str, int, float, bool, type(None))):
+        raise UsageError(f"the value of {key!r} must be a number, a word, true or false")
+    return key.strip(), value
+
+
+def _path(ctx: Context) -> int:
+    place = str(paths.config_file())
+    if ctx.json:
+        ctx.emit_own({"path": place})
+    else:
+        ctx.screen.out(place)
+    return ExitCode.OK

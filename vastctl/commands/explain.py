@@ -1,0 +1,78 @@
+"""`explain`: one machine's story, its cost by phase, and what would happen next and when."""
+
+from argparse import ArgumentParser
+from typing import Final
+
+from vastctl import options, words
+from vastctl.context import Context
+from vastctl.table import table
+from vastd_protocol.methods import rental as rentals
+from vastd_protocol.methods.rental import ExplainView, WatchdogView
+
+EXAMPLES: Final = """\
+  vastctl explain r-1"""
+
+_MARKS: Final = {"info": " ", "warning": "!", "error": "x"}
+
+
+def arguments(parser: ArgumentParser) -> None:
+    options.add_rental(parser)
+
+
+def run(ctx: Context) -> int:
+    wish = rentals.RentalRef(rental=ctx.args.rental, project=ctx.project)
+    body = ctx.client.raw(rentals.EXPLAIN, wish)
+    if ctx.json:
+        ctx.emit(body)
+        return 0
+    for line in explain_lines(ctx, ctx.client.view(rentals.EXPLAIN, body)):
+        ctx.screen.out(line)
+    return 0
+
+
+def explain_lines(ctx: Context, story: ExplainView) -> list[str]:
+    """Return the whole story as text."""
+    rental, bold = story.rental, ctx.screen.bold
+    gpu = words.gpu(rental.gpu_name, rental.num_gpus)
+    head = f"{rental.name} ({rental.rental_id}): {words.phase(rental.phase)}, {gpu}"
+    lines = [bold(f"{head}, {words.rate(rental.dph_usd)}")]
+    if story.timeline:
+        lines += ["", bold("what happened")]
+        for step in story.timeline:
+            job = f" [{step.job_id}]" if step.job_id else ""
+            mark = _MARKS.get(step.severity, " ")
+            lines.append(f"  {words.clock(step.at)} {mark} {step.text}{job}")
+    if story.phases:
+        lines += ["", bold("what it cost"), *_cost_lines(story)]
+    lines += ["", bold("what the watchdogs would do")]
+    lines += _watchdog_lines(story.watchdogs, ctx.now()) or ["  nothing is armed"]
+    return lines + [f"warning: {warning}" for warning in rental.warnings]
+
+
+def _cost_lines(story: ExplainView) -> list[str]:
+    rows = [
+        (words.phase(cost.phase), words.span(cost.seconds), words.money(cost.cost_usd))
+        for cost in story.phases
+    ]
+    seconds = sum(cost.seconds for cost in story.phases)
+    rows.append(("in all", words.span(seconds), words.money(story.rental.cost_usd)))
+    lines = table(("PHASE", "TIME", "COST"), rows, right=("TIME", "COST"))
+    return [f"  {line}" for line in lines]
+
+
+def _watchdog_lines(dogs: list[WatchdogView], now: float) -> list[str]:
+    if not dogs:
+        return []
+    # The next to fire comes first; those that are not armed come last.
+    ordered = sorted(dogs, key=lambda dog: words.epoch(dog.fires_at) or float("inf"))
+    rows = [
+        (dog.name, dog.watches, dog.limit, _fires(dog, now), dog.action, dog.why) for dog in ordered
+    ]
+    lines = table(("WATCHDOG", "LOOKS AT", "LIMIT", "FIRES", "THEN", "WHY"), rows)
+    return [f"  {line}" for line in lines]
+
+
+def _fires(dog: WatchdogView, now: float) -> str:
+    if words.epoch(dog.fires_at) is None:
+        return "not armed"
+    return f"{words.countdown(dog.fires_at, now)} ({words.clock(dog.fires_at)})"

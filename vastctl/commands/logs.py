@@ -1,0 +1,176 @@
+"""`logs`: a job's output, from the copy vastd keeps at home, whole, the end of it, or live."""
+
+import re
+from argparse import ArgumentParser
+from collections.abc import Iterator
+from typing import Final
+
+from vastctl import options, values
+from vastctl.attend import RESTART_S
+from vastctl.commands.job import remote_code
+from vastctl.context import Context
+from vastctl.errors import CliError, DaemonAbsent, UsageError
+from vastctl.follow import READ_LIMIT, Followed, Follower, gone_while_following, unbase64
+from vastd_protocol.errors import ExitCode
+from vastd_protocol.methods import event as events
+from vastd_protocol.methods import job as jobs
+from vastd_protocol.methods import log as logs
+
+EXAMPLES: Final = """\
+  vastctl logs -f j-1
+  vastctl logs -n 50 --search 'loss|error'
+  vastctl logs -f j-1 --exit-status && echo done"""
+
+_FINISHED: Final = frozenset({"succeeded", "failed", "cancelled", "timed_out"})
+MAX_LINE_BYTES: Final = 1_048_576  # guess; a longer line is searched in pieces
+
+
+def arguments(parser: ArgumentParser) -> None:
+    options.add_job(parser)
+    parser.add_argument(
+        "-f", "--follow", action="store_true", help="go on until the job ended; Ctrl-C detaches"
+    )
+    parser.add_argument(
+        "-n", "--lines", metavar="N", type=values.lines, help="only the last N lines so far"
+    )
+    parser.add_argument(
+        "--search", metavar="RE", help="only lines that match this regular expression"
+    )
+    parser.add_argument(
+        "--exit-status", action="store_true", help="end with the job's own exit code"
+    )
+
+
+def run(ctx: Context) -> int:
+    args = ctx.args
+    ctx.client.reconnect_s = RESTART_S
+    printer = _Printer(ctx, _pattern(args.search))
+    job = ctx.client.call(jobs.GET, jobs.JobRef(job=args.job, project=ctx.project))
+    start = _start_of_last(ctx, job.job_id, args.lines) if args.lines else 0
+    try:
+        if args.follow:
+            _follow(ctx, job.job_id, start, printer)
+        else:
+            for piece in _pieces(ctx, job.job_id, start, printer):
+                printer.log(piece)
+        printer.close()
+    except KeyboardInterrupt:
+        if not args.follow:
+            raise
+        ctx.screen.end_log()
+        ctx.screen.say(
+            f"detached: job {job.job_id} goes on; end it with `vastctl job cancel {job.job_id}`"
+        )
+        return ExitCode.OK
+    finally:
+        ctx.screen.end_log()
+    return _exit_status(ctx, job.job_id) if args.exit_status else ExitCode.OK
+
+
+def _pattern(text: str | None) -> re.Pattern[bytes] | None:
+    if text is None:
+        return None
+    try:
+        return re.compile(text.encode())
+    except re.error as exc:
+        raise UsageError(f"--search {text!r} is no regular expression: {exc}") from None
+
+
+class _Printer:
+    """Prints the log, or only the lines that match. With `--json` whoever reads prints."""
+
+    def __init__(self, ctx: Context, pattern: re.Pattern[bytes] | None) -> None:
+        self._ctx = ctx
+        self._pattern = pattern
+        self._rest = b""
+
+    def event(self, event: events.EventView) -> None:
+        """Leave events out: this is the log."""
+
+    def progress(self, progress: events.Progress) -> None:
+        """Leave progress out, as events."""
+
+    def log(self, data: bytes) -> None:
+        if self._ctx.json:
+            return
+        if self._pattern is None:
+            self._ctx.screen.log(data)
+            return
+        *whole, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > MAX_LINE_BYTES:
+            whole.append(self._rest)
+            self._rest = b""
+        found = [line + b"\n" for line in whole if self._pattern.search(line)]
+        self._ctx.screen.log(b"".join(found))
+
+    def close(self) -> None:
+        """Print the last line, which had no line break."""
+        if self._pattern is not None and self._rest and self._pattern.search(self._rest):
+            self._ctx.screen.log(self._rest + b"\n")
+
+
+def _read(ctx: Context, job_id: str, offset: int, limit: int) -> tuple[bytes, logs.LogView]:
+    wish = logs.LogReadParams(job=job_id, offset=offset, limit=limit)
+    body = ctx.client.raw(logs.READ, wish)
+    return body, ctx.client.view(logs.READ, body)
+
+
+def _pieces(ctx: Context, job_id: str, start: int, printer: _Printer) -> Iterator[bytes]:
+    """Read from `start` to the end as it was when we began, so that a busy job cannot hold us."""
+    end: int | None = None
+    while True:
+        body, piece = _read(ctx, job_id, start, READ_LIMIT)
+        end = piece.size if end is None else end
+        if ctx.json and (piece.next_offset > start or start >= end):
+            ctx.emit(body)
+        yield unbase64(piece.data)
+        if piece.next_offset <= start or piece.next_offset >= end:
+            return
+        start = piece.next_offset
+
+
+def _start_of_last(ctx: Context, job_id: str, lines: int) -> int:
+    """Return where the last `lines` lines begin, reading from the end in growing steps."""
+    back = READ_LIMIT
+    while True:
+        _, piece = _read(ctx, job_id, -back, back)
+        tail = unbase64(piece.data)
+        position = piece.next_offset
+        while position < piece.size:
+            _, more = _read(ctx, job_id, position, READ_LIMIT)
+            if more.next_offset <= position:
+                break
+            tail += unbase64(more.data)
+            position = more.next_offset
+        # A line break at the very end ends the last line and does not begin another.
+        breaks = [i for i, byte in enumerate(tail[:-1]) if byte == 10]
+        if len(breaks) >= lines:
+            return piece.offset + breaks[-lines] + 1
+        if piece.offset == 0:
+            return 0
+        back *= 2
+
+
+def _follow(ctx: Context, job_id: str, start: int, printer: _Printer) -> None:
+    followed = Followed(job=job_id, events=False, offset=start)
+    follower = Follower(ctx.client, printer, followed)
+    if ctx.json:
+        follower.on_piece = ctx.emit
+    try:
+        if not follower.until_log_ends(limit_s=ctx.args.timeout):
+            raise CliError(
+                f"the log of job {job_id} has not ended after {ctx.args.timeout:g} s",
+                exit_code=ExitCode.TIMED_OUT,
+            )
+    except DaemonAbsent as gone:
+        raise gone_while_following(gone, job_id) from gone
+
+
+def _exit_status(ctx: Context, job_id: str) -> int:
+    job = ctx.client.call(jobs.GET, jobs.JobRef(job=job_id))
+    if job.state not in _FINISHED:
+        raise CliError(
+            f"job {job_id} has not ended, it is {job.state}",
+            hint=f"follow it with `-f`, or use `vastctl job wait {job_id}`",
+        )
+    return remote_code(job)

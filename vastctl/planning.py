@@ -1,0 +1,149 @@
+"""Plans and offers as people read them, and the one question before money is spent."""
+
+from collections.abc import Mapping, Sequence
+
+from vastctl import words
+from vastctl.context import Context
+from vastctl.errors import CliError, UsageError
+from vastctl.table import pairs, table
+from vastd_protocol.errors import ExitCode
+from vastd_protocol.methods import task
+from vastd_protocol.methods.task import Fact, Needs, OptionView, PlanView, Range
+
+ROLE_WORDS = {"cheapest": "cheapest", "best_value": "best value", "fastest": "fastest"}
+
+
+def option_lines(options: Sequence[OptionView]) -> list[str]:
+    """Return the table of options, numbered from 1."""
+    rows = [
+        (
+            str(number),
+            ", ".join(ROLE_WORDS.get(role, role) for role in option.roles) or words.UNKNOWN,
+            str(option.offer_id),
+            words.gpu(option.gpu_name, option.num_gpus),
+            f"{option.gpu_ram_mb / 1024:.0f} GB",
+            words.rate(option.dph_usd),
+            words.UNKNOWN if option.hours is None else f"{option.hours:g}",
+            words.money(option.total_usd),
+            words.UNKNOWN if option.reliability is None else f"{100 * option.reliability:.1f}%",
+            option.geolocation or words.UNKNOWN,
+        )
+        for number, option in enumerate(options, 1)
+    ]
+    header = ("#", "ROLE", "OFFER", "GPU", "VRAM", "PRICE", "HOURS", "TOTAL", "RELIABLE", "PLACE")
+    return table(header, rows, right=("#", "VRAM", "PRICE", "HOURS", "TOTAL", "RELIABLE"))
+
+
+def flag_lines(options: Sequence[OptionView], *, reasons: bool) -> list[str]:
+    """Return what is worth knowing of single options: flags, and `reasons` if asked for."""
+    lines: list[str] = []
+    for number, option in enumerate(options, 1):
+        remarks = [*option.flags, *(option.reasons if reasons else ())]
+        lines += [f"  {number}: {remark}" for remark in remarks]
+    return lines
+
+
+def removed_lines(removed: Mapping[str, int], considered: int) -> list[str]:
+    """Return what each filter took away, the greediest first."""
+    if not removed:
+        return []
+    listed = sorted(removed.items(), key=lambda item: -item[1])
+    parts = ", ".join(f"{name} {count}" for name, count in listed)
+    return [f"of {considered} offers, removed by: {parts}"]
+
+
+def plan_lines(plan: PlanView, *, explain: bool = False) -> list[str]:
+    """Return the whole plan as text."""
+    needs = plan.requirements
+    rows = [
+        ("GPUs", _fact(needs.num_gpus, "")),
+        ("memory per GPU", _fact(needs.min_vram_gb, " GB") or _range(needs.vram_gb, " GB")),
+        ("disk", _fact(needs.disk_gb, " GB")),
+        ("CUDA", _fact(needs.cuda, "")),
+        ("image", _fact(needs.image, "")),
+        ("hours", _range(needs.hours, "")),
+    ]
+    lines = ["needs:", *pairs([row for row in rows if row[1]], indent="  ")]
+    if explain:
+        known = {name: getattr(plan.task, name) for name in plan.task.__struct_fields__}
+        facts = [(name, _fact(fact, "")) for name, fact in known.items() if fact is not None]
+        lines += ["task as understood:", *pairs(facts, indent="  ")] if facts else []
+    if plan.options:
+        lines += ["", *option_lines(plan.options), *flag_lines(plan.options, reasons=explain)]
+    lines += removed_lines(plan.removed, plan.considered) if explain or not plan.options else []
+    lines += [f"warning: {warning}" for warning in plan.warnings]
+    if plan.question:
+        lines.append(f"would help to know: {plan.question}")
+    return lines
+
+
+def _fact(fact: Fact | None, unit: str) -> str:
+    if fact is None:
+        return ""
+    value = f"{fact.value:g}" if isinstance(fact.value, float) else str(fact.value)
+    return f"{value}{unit}  ({fact.confidence}: {fact.source})"
+
+
+def _range(spread: Range | None, unit: str) -> str:
+    if spread is None:
+        return ""
+    source = f"  ({spread.source})" if spread.source else ""
+    return f"{spread.low:g} to {spread.high:g}{unit}, probably {spread.mid:g}{source}"
+
+
+def none_fits(removed: Mapping[str, int], considered: int) -> CliError:
+    """Return the error for a search without a result."""
+    why = "; ".join(removed_lines(removed, considered))
+    return CliError(
+        f"none of {considered} offers fits" + (f"; {why}" if why else ""),
+        hint="loosen the filter that removed most: price, memory, disk or GPU name",
+        exit_code=ExitCode.NO_OFFER,
+    )
+
+
+def choose(ctx: Context, needs: Needs, *, what: str, budget_usd: float | None) -> Needs:
+    """Return `needs` after the user agreed to spend, with his offer if he picked one.
+
+    With `-y`, or a budget where nobody can be asked, vastd takes the best value itself: it knows
+    the next best offer when one is gone meanwhile.
+
+    Raises:
+        UsageError: the answer is no, or nobody can be asked.
+        CliError: no offer fits.
+    """
+    if ctx.args.yes:
+        return needs
+    if not ctx.interactive:
+        if budget_usd is None:
+            raise UsageError(
+                f"{what} spends money, and there is no terminal to ask on",
+                hint="add `-y`, or say what it may cost with `--budget USD`",
+            )
+        return needs
+    ctx.screen.progress("search", 0, None, "offers")
+    plan = ctx.client.call(
+        task.PLAN, task.PlanParams(needs=needs, project=ctx.project, budget_usd=budget_usd)
+    )
+    if not plan.options:
+        raise none_fits(plan.removed, plan.considered)
+    offer_id = _ask(ctx, plan)
+    return Needs(
+        **{**{f: getattr(needs, f) for f in needs.__struct_fields__}, "offer_id": offer_id}
+    )
+
+
+def _ask(ctx: Context, plan: PlanView) -> int:
+    options = plan.options
+    best = next((i for i, o in enumerate(options, 1) if "best_value" in o.roles), 1)
+    numbers = "1" if len(options) == 1 else f"1-{len(options)}"
+    above = plan_lines(plan)
+    for _ in range(3):
+        answer = ctx.screen.ask(f"rent which? [{numbers}, y = {best}, n = none]", above)
+        if answer in ("y", "yes"):
+            return options[best - 1].offer_id
+        if answer.isdigit() and 1 <= int(answer) <= len(options):
+            return options[int(answer) - 1].offer_id
+        if answer in ("", "n", "no", "q"):
+            break
+        above = [f"{answer[:20]!r} is none of the answers"]
+    raise UsageError("not confirmed: nothing was rented")

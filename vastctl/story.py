@@ -1,0 +1,111 @@
+"""What a person reads while a job or a machine is followed, and at the end."""
+
+from collections.abc import Container
+from typing import Final
+
+from vastctl import words
+from vastctl.screen import Screen
+from vastd_protocol.errors import ExitCode
+from vastd_protocol.methods.event import EventView, Progress
+from vastd_protocol.methods.job import JobView
+from vastd_protocol.methods.rental import RentalView
+
+# `JobView.failure` -> exit code; a failure that is not listed is told by state and copy.
+_EXIT_OF_FAILURE: Final = {
+    "provisioning": ExitCode.PROVISIONING_FAILED,
+    "no_offers": ExitCode.NO_OFFER,
+    "budget": ExitCode.REFUSED,
+    "collection": ExitCode.COLLECTION_FAILED,
+    "auth": ExitCode.AUTH_OR_CONFIG,
+}
+
+
+class Story:
+    """Tells events and progress on stderr, the log on stdout (`log=False`: not at all)."""
+
+    def __init__(
+        self, screen: Screen, *, log: bool = True, rentals: Container[str] | None = None
+    ) -> None:
+        self._screen = screen
+        self._log = log
+        self._rentals = rentals  # events of other rentals are left out; None: all are told
+        self.failed_copies: set[str] = set()  # rental ids whose newest collection failed
+
+    def event(self, event: EventView) -> None:
+        rental_id = event.rental_id or ""
+        if self._rentals is not None and rental_id not in self._rentals:
+            return
+        if event.kind == "collect_failed":
+            self.failed_copies.add(rental_id)
+        elif event.kind == "collect_verified":
+            self.failed_copies.discard(rental_id)
+        self._screen.step(event.severity, event.reason or event.kind.replace("_", " "))
+
+    def progress(self, progress: Progress) -> None:
+        self._screen.progress(progress.step, progress.done, progress.total, progress.unit)
+
+    def log(self, data: bytes) -> None:
+        if self._log:
+            self._screen.log(data)
+
+
+def tell_end(screen: Screen, job: JobView, rental: RentalView | None) -> None:
+    """Write how a job ended, where its results are, what it cost and what still bills."""
+    good = job.state == "succeeded"
+    code = "" if job.exit_code is None else f" (exit code {job.exit_code})"
+    why = "" if good or not job.reason else f": {job.reason}"
+    state = job.state.replace("_", " ")
+    screen.step("info" if good else "error", f"job {job.name} {state}{code}{why}")
+    _tell_results(screen, job)
+    if job.cost_usd is not None:
+        machines = f" on {words.count(len(job.attempts), 'machine')}" if job.attempts else ""
+        screen.step("info", f"total cost {words.money(job.cost_usd)}{machines}")
+    if rental is not None:
+        tell_billing(screen, rental)
+
+
+def _tell_results(screen: Screen, job: JobView) -> None:
+    if job.results_dir and job.collected:
+        files = words.count(job.collected_files or 0, "file")
+        screen.step(
+            "info", f"results in {job.results_dir}: {files}, {words.size(job.collected_bytes or 0)}"
+        )
+    elif job.collected is False:
+        screen.step("error", "the results could not be copied; the machine is kept for them")
+    if job.missing:
+        screen.step("warning", f"declared but not found: {', '.join(job.missing)}")
+    if job.log_path:
+        screen.note(f"  log: {job.log_path}")
+
+
+def tell_billing(screen: Screen, rental: RentalView) -> None:
+    """Write whether a machine is gone, and otherwise what it costs and how to end it."""
+    if rental.phase == "gone":
+        screen.step("info", f"machine {rental.name} is gone: billing ended")
+        return
+    price = words.rate(rental.dph_usd)
+    screen.step(
+        "warning",
+        f"machine {rental.name} is {words.phase(rental.phase)} and still bills {price}; "
+        f"end it with `vastctl destroy {rental.name}`",
+    )
+
+
+def exit_code(
+    job: JobView, rental: RentalView | None, *, kept: bool = False, pass_on: bool = False
+) -> int:
+    """Return what a command ends with after `job` was settled.
+
+    `kept`: the machine was not meant to end. `pass_on`: the job's own code wins (`--exit-status`).
+    """
+    if pass_on and job.exit_code:
+        return job.exit_code
+    if job.failure in _EXIT_OF_FAILURE:
+        return _EXIT_OF_FAILURE[job.failure]
+    if job.collected is False:
+        return ExitCode.COLLECTION_FAILED
+    if job.state != "succeeded":
+        return ExitCode.FAILED
+    if rental is not None and rental.phase != "gone" and not kept:
+        return ExitCode.UNCONFIRMED
+    return ExitCode.OK

@@ -1,0 +1,1 @@
+"""The configuration: its tables and defaults, reading, changing and showing it."""

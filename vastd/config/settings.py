@@ -1,0 +1,218 @@
+"""Every setting: its table, type, range, default, and why the default is what it is.
+
+Rules
+1. The Structs below are the only list of settings: reading, showing and changing follow them.
+2. The unit is in the name: `_s` seconds, `_gb` gigabytes, `_usd` dollars, `_percent`.
+3. Nothing here is secret. Keys are read from files or the environment, settings name the file.
+"""
+
+from enum import StrEnum
+from typing import Annotated, Final, Literal
+
+from msgspec import Meta, Struct, field
+
+Value = str | int | float | bool | list[str] | None
+"""What a setting may hold in the file; None is a key that is left out."""
+
+
+def _why(source: str) -> dict[str, str]:
+    return {"source": source}
+
+
+class Profile(StrEnum):
+    """Whose file formats and defaults a project follows."""
+
+    ARIS = "aris"
+    ARF = "arf"
+
+
+PROFILE_IMAGES: Final[dict[Profile, str]] = {
+    Profile.ARIS: "pytorch/pytorch:2.1.0-cuda12.1-cudnn8-devel",  # REQUIREMENTS CRE-03
+    Profile.ARF: "pytorch/pytorch:2.6.0-cuda12.6-cudnn9-devel",  # REQUIREMENTS CRE-03
+}
+
+DEFAULT_URL: Final = "https://console.vast.ai"
+
+Seconds = Annotated[float, Meta(gt=0, le=31_536_000)]  # at most a year: more is a unit mistaken
+Interval = Annotated[float, Meta(ge=0, le=3600)]
+Url = Annotated[str, Meta(pattern=r"^https?://[^\s/@?#]+(/[^\s?#]*)?\Z")]
+Text = Annotated[str, Meta(min_length=1, max_length=4096, pattern=r"^[^\x00-\x1f\x7f]+\Z")]
+Image = Annotated[str, Meta(min_length=1, max_length=1024, pattern=r"^[^\s\x00-\x1f\x7f]+\Z")]
+WebOrigin = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9+.-]*://[^\s/]+\Z")]
+
+
+class VastTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which Vast, and where its key is."""
+
+    url: Annotated[Url, Meta(extra=_why("the address of Vast's API; $VAST_URL overrides"))] = (
+        DEFAULT_URL
+    )
+    api_key_file: Annotated[
+        Text | None,
+        Meta(extra=_why("unset: $VAST_API_KEY, then the files of Vast's own command line")),
+    ] = None
+
+
+class DefaultsTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a rental gets when the command does not say."""
+
+    image: Annotated[
+        Image | None, Meta(extra=_why("unset: the image the profile's workflow documents"))
+    ] = None
+    disk_gb: Annotated[
+        float,
+        Meta(
+            ge=1,
+            le=100_000,
+            extra=_why("room for an image of 20 GB, code, data and checkpoints; guess"),
+        ),
+    ] = 50.0
+    max_runtime_s: Annotated[
+        Seconds, Meta(extra=_why("12 h: a night's training; forgetting costs at most that"))
+    ] = 43_200.0
+    idle_s: Annotated[
+        Seconds, Meta(extra=_why("20 min: longer than loading a model, shorter than lunch; guess"))
+    ] = 1200.0
+    profile: Annotated[Profile, Meta(extra=_why("the workflow with the plainer files"))] = (
+        Profile.ARIS
+    )
+    ssh_key: Annotated[
+        Text | None,
+        Meta(extra=_why("unset: ~/.ssh/id_ed25519, else a key vastd makes in its state")),
+    ] = None
+    ssh_config: Annotated[
+        bool, Meta(extra=_why("off: the files of your own ssh are yours unless you say so"))
+    ] = False
+
+    def image_for(self, profile: Profile | None = None) -> str:
+        """Return the image to rent with: the one set here, else the profile's."""
+        return self.image or PROFILE_IMAGES[profile or self.profile]
+
+
+class TimingTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How often we look, and how long we wait."""
+
+    list_interval_busy_s: Annotated[
+        Seconds, Meta(extra=_why("REQUIREMENTS C-04: while something is starting or running"))
+    ] = 20.0
+    list_interval_idle_s: Annotated[
+        Seconds, Meta(extra=_why("REQUIREMENTS C-04: only surprises are looked for"))
+    ] = 60.0
+    boot_warn_s: Annotated[
+        Seconds,
+        Meta(extra=_why("REQUIREMENTS WAI-03: usually 30 to 60 s, so 5 min deserve a warning")),
+    ] = 300.0
+    boot_timeout_s: Annotated[
+        Seconds,
+        Meta(extra=_why("WAI-04: 10 min, longer (to 30) for a large image that still loads")),
+    ] = 600.0
+    ssh_budget_s: Annotated[
+        Seconds, Meta(extra=_why("REQUIREMENTS C-06: keys may arrive minutes after `running`"))
+    ] = 300.0
+    ssh_spacing_s: Annotated[
+        Seconds, Meta(extra=_why("REQUIREMENTS C-06: 20 attempts fit into the budget"))
+    ] = 15.0
+    ssh_connect_s: Annotated[
+        Seconds, Meta(extra=_why("REQUIREMENTS SSH-03: connect timeout of both workflows"))
+    ] = 15.0
+    settle_s: Annotated[
+        Seconds, Meta(extra=_why("a listing may lag behind a create or destroy; guess"))
+    ] = 30.0
+    destroy_retry_s: Annotated[
+        Seconds, Meta(extra=_why("guess: Vast wants 3 s between destroys, and publishes no more"))
+    ] = 30.0
+    destroy_shout_s: Annotated[
+        Seconds, Meta(extra=_why("10 min unconfirmed: money leaks and a human should know"))
+    ] = 600.0
+    heartbeat_stale_factor: Annotated[
+        float, Meta(ge=1, le=1000, extra=_why("two missed heartbeats are no accident any more"))
+    ] = 2.0
+    grace_s: Annotated[
+        Seconds, Meta(extra=_why("from SIGTERM to the end: time to write a checkpoint; guess"))
+    ] = 60.0
+    lease_s: Annotated[
+        Seconds, Meta(extra=_why("a machine nobody renews ends itself after an hour"))
+    ] = 3600.0
+    lease_renew_s: Annotated[
+        Seconds, Meta(extra=_why("12 renewals may fail before a lease of an hour runs out"))
+    ] = 300.0
+    lease_while_busy: Annotated[
+        Literal["deadline", "lease_s"],
+        Meta(extra=_why("a closed laptop must not end a running job before its deadline")),
+    ] = "deadline"
+    on_expiry: Annotated[
+        Literal["stop_if_uncollected", "destroy"],
+        Meta(extra=_why("stopped storage costs cents, lost results cost the whole run")),
+    ] = "stop_if_uncollected"
+    attempts: Annotated[
+        int,
+        Meta(
+            ge=1, le=100, extra=_why("REQUIREMENTS FAI-03: stop after 3 hosts that failed in a row")
+        ),
+    ] = 3
+
+
+class BudgetTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Caps in dollars; 0 rents nothing."""
+
+    per_job_usd: Annotated[
+        float, Meta(ge=0, le=1_000_000, extra=_why("a mistake should cost a lunch; guess"))
+    ] = 10.0
+    per_day_usd: Annotated[
+        float, Meta(ge=0, le=1_000_000, extra=_why("one large GPU for a night; guess"))
+    ] = 25.0
+    max_dph_usd: Annotated[
+        float,
+        Meta(
+            ge=0, le=100_000, extra=_why("one large GPU; several at once must be asked for; guess")
+        ),
+    ] = 4.0
+    per_project_usd: Annotated[
+        Annotated[float, Meta(ge=0, le=1_000_000)] | None, Meta(extra=_why("unset: no cap"))
+    ] = None
+    per_month_usd: Annotated[
+        Annotated[float, Meta(ge=0, le=1_000_000)] | None, Meta(extra=_why("unset: no cap"))
+    ] = None
+    warn_percent: Annotated[
+        float, Meta(gt=0, le=100, extra=_why("early enough to finish or raise the cap; guess"))
+    ] = 80.0
+
+
+class WebsocketTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The optional TCP port for WebSocket clients."""
+
+    port: Annotated[
+        Annotated[int, Meta(ge=1, le=65_535)] | None,
+        Meta(extra=_why("unset: no TCP port is opened; the socket speaks WebSocket too")),
+    ] = None
+    origins: Annotated[
+        tuple[WebOrigin, ...],
+        Meta(extra=_why("none: a web page must not drive vastd unless it is named here")),
+    ] = field(default=())
+
+
+class RatesTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Least seconds between two calls of one kind; 0 switches the pacing of it off."""
+
+    search: Annotated[Interval, Meta(extra=_why("Vast documents 10 searches a minute"))] = 6.0
+    create: Annotated[Interval, Meta(extra=_why("Vast documents 4.5 s, and a penalty"))] = 4.5
+    list: Annotated[Interval, Meta(extra=_why("Vast documents 1 s"))] = 1.0
+    get: Annotated[Interval, Meta(extra=_why("Vast documents 2 s"))] = 2.0
+    destroy: Annotated[Interval, Meta(extra=_why("Vast documents 3 s"))] = 3.0
+    change: Annotated[Interval, Meta(extra=_why("start, stop, label: Vast documents 1 s"))] = 1.0
+    bid: Annotated[Interval, Meta(extra=_why("Vast documents 5.5 s"))] = 5.5
+    keys: Annotated[Interval, Meta(extra=_why("guess: none is documented for this route"))] = 1.0
+    add_key: Annotated[Interval, Meta(extra=_why("Vast documents 1 s"))] = 1.0
+    attach_key: Annotated[Interval, Meta(extra=_why("guess: Vast documents 2 s to detach"))] = 2.0
+    account: Annotated[Interval, Meta(extra=_why("guess: none is documented for this route"))] = 1.0
+
+
+class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All tables; `Settings()` holds every default."""
+
+    vast: VastTable = VastTable()
+    defaults: DefaultsTable = DefaultsTable()
+    timing: TimingTable = TimingTable()
+    budget: BudgetTable = BudgetTable()
+    websocket: WebsocketTable = WebsocketTable()
+    rates: RatesTable = RatesTable()

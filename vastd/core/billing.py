@@ -1,0 +1,75 @@
+"""What a rental costs: exact sums over its rate segments, never less than the truth.
+
+A rate change is seen only at a listing, so it is dated back to the listing before: the
+difference is at most one polling interval, on the safe side (DESIGN 4.4: spend <= caps + one
+poll).
+"""
+
+from typing import Final
+
+from vastd.core.market import Instance, InstanceStatus
+from vastd.core.money import Micros, for_seconds, from_usd
+from vastd.core.rental import Phase, Rental
+
+HOURS_PER_MONTH: Final = 720.0  # VAST_API 2.4: 30 x 24
+
+# VAST_API 7.1 and 8.1: statuses in which the GPU is not billed. `frozen` was seen to bill.
+_STORAGE_ONLY: Final = frozenset(
+    {
+        InstanceStatus.CREATED,
+        InstanceStatus.LOADING,
+        InstanceStatus.EXITED,
+        InstanceStatus.STOPPED,
+        InstanceStatus.SCHEDULING,
+    }
+)
+
+
+def cost(rental: Rental, now: float) -> Micros:
+    """Return what `rental` has cost until `now`, each segment rounded up."""
+    total = 0
+    for segment, following in zip(rental.rates, [*rental.rates[1:], None], strict=True):
+        until = following.since if following is not None else now
+        total += for_seconds(segment.rate, until - segment.since)
+    return Micros(total)
+
+
+def rate(rental: Rental) -> Micros:
+    """Return what the rental costs per hour now."""
+    return rental.rates[-1].rate if rental.rates else Micros(0)
+
+
+def expected_rate(rental: Rental) -> Micros:
+    """Return the hourly rate while running, as far as known: the dearest seen, else the offer's.
+
+    The *instance's* billed rate counts, not the offer's (REQUIREMENTS BUD-11, X-17).
+    """
+    seen = max((segment.rate for segment in rental.rates), default=Micros(0))
+    return max(seen, rental.order.bid or rental.order.offer.dph)
+
+
+def storage_rate(rental: Rental, instance: Instance | None = None) -> Micros:
+    """Return what the disk costs per hour, from the row, else from the offer, else a bound."""
+    if instance is not None and instance.storage_dph is not None:
+        return instance.storage_dph
+    offer = rental.order.offer
+    if offer.storage_usd_gb_month is not None:
+        return from_usd(offer.storage_usd_gb_month * rental.order.disk_gb / HOURS_PER_MONTH)
+    # Unknown storage price: the whole rate is the only bound that is never too low.
+    return offer.dph
+
+
+def rate_of(rental: Rental, instance: Instance) -> Micros:
+    """Return what `instance` bills per hour in the status its row shows."""
+    running = instance.dph if instance.dph is not None else expected_rate(rental)
+    if instance.status is None or instance.status in _STORAGE_ONLY:
+        return min(storage_rate(rental, instance), running)
+    if instance.status == InstanceStatus.OFFLINE:
+        # Sources disagree whether storage bills while offline (VAST_API 14): assume it does.
+        return min(storage_rate(rental, instance), running)
+    return running
+
+
+def burn(rentals: list[Rental]) -> Micros:
+    """Return what all rentals that may bill cost per hour together."""
+    return Micros(sum(rate(r) for r in rentals if r.phase is not Phase.GONE))

@@ -1,0 +1,319 @@
+"""Everything that can happen, as stored facts in the past tense.
+
+Rules
+1. A tag is the wire and disk name of an event and is never renamed.
+2. Fields are only added, with defaults: an old event must always decode.
+3. An event says what happened and when; what follows from it is decided elsewhere.
+"""
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from vastd.core.job import Job
+from vastd.core.market import Offer
+from vastd.core.money import Micros
+from vastd.core.rental import Rental, Trigger
+
+
+class RentalEvent(Struct, frozen=True, kw_only=True, tag_field="kind"):
+    """Something that happened to a rental. `at` is epoch seconds, wall clock."""
+
+    rental_id: str
+    at: float
+
+
+class JobEvent(Struct, frozen=True, kw_only=True, tag_field="kind"):
+    """Something that happened to a job."""
+
+    job_id: str
+    at: float
+
+
+# -- rentals -----------------------------------------------------------------------------
+
+
+class RentalPlanned(RentalEvent, frozen=True, kw_only=True, tag="rental_planned"):
+    """The intention is on record; nothing was sent yet. `why` explains the choice."""
+
+    rental: Rental
+    why: str = ""
+
+
+class RentalAdopted(RentalEvent, frozen=True, kw_only=True, tag="rental_adopted"):
+    """An instance with our claim was found that the store did not know (I8)."""
+
+    rental: Rental
+
+
+class CreateSent(RentalEvent, frozen=True, kw_only=True, tag="create_sent"):
+    """A create request is about to leave: from now on an instance may exist (I1)."""
+
+    deadline_at: float
+
+
+class CreateConfirmed(RentalEvent, frozen=True, kw_only=True, tag="create_confirmed"):
+    """Vast answered with an instance id."""
+
+    instance_id: int
+
+
+class CreateUnresolved(RentalEvent, frozen=True, kw_only=True, tag="create_unresolved"):
+    """The create has no trustworthy answer: its label is looked for, it is never sent again."""
+
+    why: str
+
+
+class CreateRefused(RentalEvent, frozen=True, kw_only=True, tag="create_refused"):
+    """Vast refused: nothing was made. `offer_gone` lets the next offer be tried at no cost."""
+
+    why: str
+    offer_gone: bool = False
+    stop_all: bool = False  # every other offer would be refused too
+
+
+class InstanceFound(RentalEvent, frozen=True, kw_only=True, tag="instance_found"):
+    """A listing shows an instance with our claim whose id we did not know."""
+
+    instance_id: int
+
+
+class InstanceRunning(RentalEvent, frozen=True, kw_only=True, tag="instance_running"):
+    """Vast reports the container as running; SSH and GPU are not proven yet."""
+
+
+class KeyAttached(RentalEvent, frozen=True, kw_only=True, tag="key_attached"):
+    """Our public key was attached to the instance after a refused login."""
+
+
+class BecameReady(RentalEvent, frozen=True, kw_only=True, tag="became_ready"):
+    """SSH works and the GPUs are what was ordered."""
+
+    host: str
+    port: int
+    route: str
+    gpu: str
+    disk_free_bytes: int = 0
+    cuda_version: str | None = None
+    driver_version: str | None = None
+
+
+class JobBegan(RentalEvent, frozen=True, kw_only=True, tag="job_began"):
+    """A job occupies the machine."""
+
+    job_id: str
+
+
+class JobLeft(RentalEvent, frozen=True, kw_only=True, tag="job_left"):
+    """The machine's job ended; its results are to be collected."""
+
+    job_id: str
+
+
+class CollectVerified(RentalEvent, frozen=True, kw_only=True, tag="collect_verified"):
+    """Everything declared is home and verified, or known not to exist."""
+
+
+class CollectFailed(RentalEvent, frozen=True, kw_only=True, tag="collect_failed"):
+    """The copy failed: the machine is held."""
+
+    why: str
+
+
+class InstanceStopped(RentalEvent, frozen=True, kw_only=True, tag="instance_stopped"):
+    """The container does not run any more, but its disk exists and bills."""
+
+    why: str
+
+
+class InstanceResumed(RentalEvent, frozen=True, kw_only=True, tag="instance_resumed"):
+    """A stopped instance runs again."""
+
+
+class EndDecided(RentalEvent, frozen=True, kw_only=True, tag="end_decided"):
+    """The rental shall end: what is to be collected first is settled by the ending table."""
+
+    trigger: Trigger
+    why: str
+    force: bool = False
+    collect: bool = True
+
+
+class DestroyDecided(RentalEvent, frozen=True, kw_only=True, tag="destroy_decided"):
+    """Nothing holds the machine any more: destroy it. `why` names what was settled first."""
+
+    why: str
+
+
+class DestroyTried(RentalEvent, frozen=True, kw_only=True, tag="destroy_tried"):
+    """A destroy request got an answer, or none. `accepted` is not a proof."""
+
+    accepted: bool
+    error: str | None = None
+
+
+class StopTried(RentalEvent, frozen=True, kw_only=True, tag="stop_tried"):
+    """A stop request got an answer, or none."""
+
+    accepted: bool
+    error: str | None = None
+
+
+class FoundAbsent(RentalEvent, frozen=True, kw_only=True, tag="found_absent"):
+    """Complete listings prove that no such instance exists (I3)."""
+
+    proof: str
+
+
+class Resurfaced(RentalEvent, frozen=True, kw_only=True, tag="resurfaced"):
+    """An instance with the claim of an ended rental exists: it is ended again (I2)."""
+
+    instance_id: int
+
+
+class BillingChanged(RentalEvent, frozen=True, kw_only=True, tag="billing_changed"):
+    """From `since` on the instance costs `rate` per hour. Never earlier than the truth."""
+
+    since: float
+    rate: Micros
+    status: str | None = None
+
+
+class Warned(RentalEvent, frozen=True, kw_only=True, tag="warned"):
+    """A watchdog warned once."""
+
+    watchdog: str
+    why: str
+
+
+class Quarantined(RentalEvent, frozen=True, kw_only=True, tag="quarantined"):
+    """A bug met this rental: only ending it is allowed from now on."""
+
+    why: str
+
+
+# -- jobs --------------------------------------------------------------------------------
+
+
+class JobSubmitted(JobEvent, frozen=True, kw_only=True, tag="job_submitted"):
+    """A client handed over a job."""
+
+    job: Job
+
+
+class JobPlaced(JobEvent, frozen=True, kw_only=True, tag="job_placed"):
+    """The job got a rental to run on."""
+
+    rental_id: str
+    offer: Offer | None = None  # None on an existing rental
+
+
+class AttemptFailed(JobEvent, frozen=True, kw_only=True, tag="attempt_failed"):
+    """The rental could not serve the job; another may follow."""
+
+    rental_id: str
+    phase: str
+    why: str
+
+
+class SyncBegan(JobEvent, frozen=True, kw_only=True, tag="sync_began"):
+    """The code is being sent."""
+
+    rental_id: str
+
+
+class Synced(JobEvent, frozen=True, kw_only=True, tag="synced"):
+    """The project is on the machine."""
+
+    rental_id: str
+    files: int
+    bytes: int
+    method: str = "rsync"
+    secrets_kept: int = 0
+
+
+class JobStarted(JobEvent, frozen=True, kw_only=True, tag="job_started"):
+    """The runner has recorded the job's process."""
+
+    rental_id: str
+    pid: int | None = None
+
+
+class JobUnreachable(JobEvent, frozen=True, kw_only=True, tag="job_unreachable"):
+    """The machine cannot be asked: the job's state is unknown, not failed."""
+
+    why: str
+
+
+class JobReachable(JobEvent, frozen=True, kw_only=True, tag="job_reachable"):
+    """The machine answers again and the job still runs."""
+
+
+class CancelAsked(JobEvent, frozen=True, kw_only=True, tag="cancel_asked"):
+    """The user wants the job ended."""
+
+
+class TermSent(JobEvent, frozen=True, kw_only=True, tag="term_sent"):
+    """The job was asked to save and exit; KILL follows after the grace time."""
+
+    why: str
+
+
+class JobFinished(JobEvent, frozen=True, kw_only=True, tag="job_finished"):
+    """The job's process ended, or it never will run. `state` is one of the finished states."""
+
+    state: str
+    why: str
+    exit_code: int | None = None
+    failure: str | None = None
+
+
+class Collected(JobEvent, frozen=True, kw_only=True, tag="collected"):
+    """The job's outputs are home and verified; `missing` were declared and do not exist."""
+
+    rental_id: str
+    files: int
+    bytes: int
+    missing: list[str]
+
+
+class NotCollected(JobEvent, frozen=True, kw_only=True, tag="not_collected"):
+    """The job's outputs could not be brought home. `final`: nobody tries again."""
+
+    rental_id: str
+    why: str
+    final: bool = False
+
+
+RENTAL_EVENTS: tuple[type[RentalEvent], ...] = tuple(RentalEvent.__subclasses__())
+JOB_EVENTS: tuple[type[JobEvent], ...] = tuple(JobEvent.__subclasses__())
+Event = RentalEvent | JobEvent
+
+_encoder = msgspec.json.Encoder()
+# The union is made from the subclasses above, so a new event cannot be forgotten here.
+_union: Any = RENTAL_EVENTS[0]
+for _type in (*RENTAL_EVENTS[1:], *JOB_EVENTS):
+    _union = _union | _type
+_decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(_union)
+
+
+def kind(event: Event) -> str:
+    """Return the tag of `event`."""
+    tag = event.__struct_config__.tag
+    assert isinstance(tag, str)
+    return tag
+
+
+def to_bytes(event: Event) -> bytes:
+    """Return `event` as stored."""
+    return _encoder.encode(event)
+
+
+def from_bytes(body: bytes) -> Event:
+    """Return a stored event.
+
+    Raises:
+        msgspec.ValidationError: not one of ours.
+    """
+    return _decoder.decode(body)

@@ -1,0 +1,105 @@
+"""A job: one command to run on a rented machine, and what became of it."""
+
+from enum import StrEnum
+
+from msgspec import Struct, field
+
+from vastd.core.rental import Policy
+
+
+class JobState(StrEnum):
+    """Where a job is (CONTRACT 3). `UNKNOWN`: the machine cannot be asked; not failed."""
+
+    QUEUED = "queued"  # waits for its turn on a machine
+    PLACING = "placing"  # its machine is being rented, booted and verified
+    STARTING = "starting"  # code is sent, the runner started
+    RUNNING = "running"
+    UNKNOWN = "unknown"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    TIMED_OUT = "timed_out"  # ended by max-runtime, budget, idleness or a stale heartbeat
+
+
+FINISHED = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED, JobState.TIMED_OUT})
+ON_MACHINE = frozenset({JobState.STARTING, JobState.RUNNING, JobState.UNKNOWN})
+
+
+class Attempt(Struct, frozen=True, kw_only=True):
+    """One machine the job was placed on. `reason` is None while it goes on."""
+
+    rental_id: str
+    offer_id: int
+    machine_id: int
+    began_at: float
+    phase: str | None = None
+    reason: str | None = None
+    ended_at: float | None = None
+
+
+class Needs(Struct, frozen=True, kw_only=True):
+    """What the user asked for; kept so that a next attempt can search again."""
+
+    task: str | None = None
+    hours: float | None = None
+    gpu_ram_gb: float | None = None
+    num_gpus: int | None = None
+    gpu_name: str | None = None
+    disk_gb: float | None = None
+    image: str | None = None
+    max_dph_usd: float | None = None
+    min_reliability: float | None = None
+    spot: bool = False
+    bid_usd_h: float | None = None
+    offer_id: int | None = None
+
+
+class Job(Struct, frozen=True, kw_only=True):
+    """The record. Changed only by `job_lifecycle.evolve_job`."""
+
+    job_id: str
+    name: str
+    command: list[str]
+    project: str  # absolute directory whose content is sent
+    submitted_at: float
+    state: JobState = JobState.QUEUED
+    rental_id: str | None = None
+    needs: Needs = field(default_factory=Needs)
+    policy: Policy = field(default_factory=Policy)  # of every machine rented for it
+    rents: bool = True  # False: it was submitted onto an existing rental
+    outputs: list[str] = field(default_factory=list)
+    include: list[str] = field(default_factory=list)
+    env_keys: list[str] = field(default_factory=list)
+    request_id: str | None = None
+    task_id: str | None = None
+    synced_files: int | None = None
+    synced_bytes: int | None = None
+    started_at: float | None = None  # our clock
+    ended_at: float | None = None
+    exit_code: int | None = None
+    reason: str | None = None
+    failure: str | None = None  # provisioning, no_offers, budget, machine, collection, sync
+    cancel_at: float | None = None  # the user asked to end it
+    term_at: float | None = None  # TERM was sent; grace counts from here
+    collected: bool | None = None
+    collect_final: bool = False  # nobody tries again by himself
+    collected_at: float | None = None
+    collected_files: int | None = None
+    collected_bytes: int | None = None
+    missing: list[str] = field(default_factory=list)
+    attempts: tuple[Attempt, ...] = ()
+
+    @property
+    def finished(self) -> bool:
+        """Whether its process is known to have ended, or never will run."""
+        return self.state in FINISHED
+
+    @property
+    def active(self) -> bool:
+        """Whether a process of it may run on its machine."""
+        return self.state in ON_MACHINE
+
+    @property
+    def uncollected(self) -> bool:
+        """Whether it left something on a machine that is not home yet."""
+        return self.started_at is not None and self.collected is not True

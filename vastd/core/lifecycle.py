@@ -1,0 +1,305 @@
+"""The life of a rental as one table: which event is legal in which phase, and what it leads to.
+
+An outcome that lost a race (`BecameReady` after `EndDecided`) is a row here, not a crash. An
+event without a row is a bug: `evolve` raises and nothing changes.
+
+`python -m vastd.core.lifecycle --dot` prints the table as a graph.
+"""
+
+import sys
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec import structs
+
+from vastd.core import events as ev
+from vastd.core.money import Micros
+from vastd.core.rental import Ending, Phase, RateSegment, Rental, Trigger
+from vastd.errors import IllegalTransition
+
+_Row = Mapping[type[ev.RentalEvent], Phase]
+
+# Facts that may come in any phase with an instance and do not move the rental.
+_NOTES: Final = (ev.BillingChanged, ev.Warned, ev.Quarantined, ev.KeyAttached)
+
+
+def _row(phase: Phase, moves: Mapping[type[ev.RentalEvent], Phase]) -> _Row:
+    return {**dict.fromkeys(_NOTES, phase), **moves}
+
+
+TRANSITIONS: Final[Mapping[Phase, _Row]] = {
+    Phase.PLANNED: _row(
+        Phase.PLANNED,
+        {
+            ev.CreateSent: Phase.CREATING,
+            # Nothing was sent, so nothing can exist: the end needs no proof.
+            ev.EndDecided: Phase.GONE,
+            ev.CreateRefused: Phase.GONE,
+        },
+    ),
+    Phase.CREATING: _row(
+        Phase.CREATING,
+        {
+            ev.CreateConfirmed: Phase.BOOTING,
+            ev.InstanceFound: Phase.BOOTING,
+            ev.CreateUnresolved: Phase.CREATING,
+            ev.CreateRefused: Phase.GONE,
+            ev.EndDecided: Phase.DESTROYING,
+            ev.FoundAbsent: Phase.GONE,
+        },
+    ),
+    Phase.BOOTING: _row(
+        Phase.BOOTING,
+        {
+            # A listing may show the instance before the answer to its create arrives.
+            ev.CreateConfirmed: Phase.BOOTING,
+            ev.InstanceFound: Phase.BOOTING,
+            ev.InstanceRunning: Phase.VERIFYING,
+            ev.EndDecided: Phase.BOOTING,
+            ev.DestroyDecided: Phase.DESTROYING,
+            ev.FoundAbsent: Phase.GONE,
+        },
+    ),
+    Phase.VERIFYING: _row(
+        Phase.VERIFYING,
+        {
+            ev.CreateConfirmed: Phase.VERIFYING,
+            ev.BecameReady: Phase.READY,
+            ev.EndDecided: Phase.VERIFYING,
+            ev.DestroyDecided: Phase.DESTROYING,
+            ev.FoundAbsent: Phase.GONE,
+        },
+    ),
+    Phase.READY: _row(
+        Phase.READY,
+        {
+            ev.BecameReady: Phase.READY,
+            ev.JobBegan: Phase.BUSY,
+            ev.CollectVerified: Phase.READY,
+            ev.CollectFailed: Phase.READY,
+            ev.InstanceStopped: Phase.STOPPED,
+            ev.StopTried: Phase.READY,
+            ev.EndDecided: Phase.READY,
+            ev.DestroyDecided: Phase.DESTROYING,
+            ev.FoundAbsent: Phase.GONE,
+        },
+    ),
+    Phase.BUSY: _row(
+        Phase.BUSY,
+        {
+            ev.JobLeft: Phase.COLLECTING,
+            ev.InstanceStopped: Phase.STOPPED,
+            ev.StopTried: Phase.BUSY,
+            ev.EndDecided: Phase.BUSY,
+            ev.DestroyDecided: Phase.DESTROYING,
+            ev.FoundAbsent: Phase.GONE,
+        },
+    ),
+    Phase.COLLECTING: _row(
+        Phase.COLLECTING,
+        {
+            ev.CollectVerified: Phase.READY,
+            ev.CollectFailed: Phase.READY,
+            ev.InstanceStopped: Phase.STOPPED,
+            ev.StopTried: Phase.COLLECTING,
+            ev.EndDecided: Phase.COLLECTING,
+            ev.DestroyDecided: Phase.DESTROYING,
+            ev.FoundAbsent: Phase.GONE,
+        },
+    ),
+    Phase.STOPPED: _row(
+        Phase.STOPPED,
+        {
+            # What comes back is decided by what was left open: see `_after_resume`.
+            ev.InstanceResumed: Phase.READY,
+            ev.JobLeft: Phase.STOPPED,
+            ev.CollectVerified: Phase.STOPPED,
+            ev.CollectFailed: Phase.STOPPED,
+            ev.StopTried: Phase.STOPPED,
+            ev.EndDecided: Phase.STOPPED,
+            ev.DestroyDecided: Phase.DESTROYING,
+            ev.FoundAbsent: Phase.GONE,
+        },
+    ),
+    Phase.DESTROYING: _row(
+        Phase.DESTROYING,
+        {
+            # A create whose answer was late: we must still learn the id to end it.
+            ev.CreateConfirmed: Phase.DESTROYING,
+            ev.InstanceFound: Phase.DESTROYING,
+            ev.CreateUnresolved: Phase.DESTROYING,
+            ev.CreateRefused: Phase.GONE,
+            ev.BecameReady: Phase.DESTROYING,
+            ev.InstanceStopped: Phase.DESTROYING,
+            ev.JobLeft: Phase.DESTROYING,
+            ev.CollectVerified: Phase.DESTROYING,
+            ev.CollectFailed: Phase.DESTROYING,
+            ev.EndDecided: Phase.DESTROYING,
+            ev.DestroyTried: Phase.DESTROYING,
+            ev.FoundAbsent: Phase.GONE,
+        },
+    ),
+    Phase.GONE: {
+        ev.Resurfaced: Phase.DESTROYING,
+        # A late word of an effect that was under way while the proof came in.
+        ev.DestroyTried: Phase.GONE,
+        ev.CollectFailed: Phase.GONE,
+        ev.Warned: Phase.GONE,
+        ev.Quarantined: Phase.GONE,
+    },
+}
+
+
+def evolve(rental: Rental | None, event: ev.RentalEvent) -> Rental:
+    """Return the rental as it is after `event`; `rental` is None only for its first event.
+
+    Raises:
+        IllegalTransition: `event` has no row for this phase, or comes before the rental.
+    """
+    if isinstance(event, (ev.RentalPlanned, ev.RentalAdopted)):
+        if rental is not None:
+            raise IllegalTransition(f"{event.rental_id!r} exists already")
+        first = event.rental
+        return structs.replace(first, phases=((first.phase, event.at),))
+    if rental is None:
+        raise IllegalTransition(f"{ev.kind(event)} for {event.rental_id!r}, which is not on record")
+    phase = TRANSITIONS[rental.phase].get(type(event))
+    if phase is None:
+        raise IllegalTransition(
+            f"{ev.kind(event)} in phase {rental.phase} of rental {rental.rental_id!r}"
+        )
+    if isinstance(event, ev.InstanceResumed):
+        phase = _after_resume(rental)
+    after = _with_fields(rental, event)
+    if phase is not rental.phase:
+        after = structs.replace(
+            after, phase=phase, phase_since=event.at, phases=(*after.phases, (phase, event.at))
+        )
+        if phase is Phase.GONE:
+            after = structs.replace(after, ended_at=event.at, rates=_closed(after.rates, event.at))
+    return after
+
+
+def _after_resume(rental: Rental) -> Phase:
+    """Return where a stopped rental comes back: it must pass verification only if it never did."""
+    before = [phase for phase, _ in rental.phases if phase is not Phase.STOPPED]
+    return before[-1] if before and before[-1] in _RESUMABLE else Phase.READY
+
+
+_RESUMABLE: Final = frozenset({Phase.READY, Phase.BUSY, Phase.COLLECTING})
+
+
+def _with_fields(rental: Rental, event: ev.RentalEvent) -> Rental:
+    """Return `rental` with the fields that `event` carries."""
+    match event:
+        case ev.CreateSent(at=at, deadline_at=deadline):
+            return structs.replace(rental, create_sent_at=at, deadline_at=deadline)
+        case ev.CreateConfirmed(instance_id=found) | ev.InstanceFound(instance_id=found):
+            return structs.replace(rental, instance_id=found, create_unknown=False)
+        case ev.CreateUnresolved():
+            return structs.replace(rental, create_unknown=True)
+        case ev.CreateRefused(at=at, why=why, stop_all=stop_all):
+            ending = rental.ending or Ending(trigger=Trigger.CREATE_REFUSED, at=at, why=why)
+            return structs.replace(
+                rental,
+                ending=ending,
+                end_detail=why,
+                create_unknown=False,
+                refused_for_all=stop_all,
+            )
+        case ev.InstanceRunning(at=at):
+            return structs.replace(rental, running_at=at)
+        case ev.KeyAttached():
+            return structs.replace(rental, key_attached=True)
+        case ev.BecameReady(at=at):
+            return structs.replace(rental, ready_at=rental.ready_at or at)
+        case ev.CollectVerified():
+            return structs.replace(rental, collect_failures=0, collect_failed_at=None)
+        case ev.CollectFailed(at=at):
+            return structs.replace(
+                rental, collect_failures=rental.collect_failures + 1, collect_failed_at=at
+            )
+        case ev.EndDecided():
+            return structs.replace(rental, ending=_ending(rental, event), end_detail=event.why)
+        case ev.DestroyTried(at=at, accepted=accepted):
+            return structs.replace(
+                rental,
+                destroy_tried_at=at,
+                destroy_tries=rental.destroy_tries + 1,
+                destroy_accepted=accepted,
+            )
+        case ev.FoundAbsent(at=at, proof=proof):
+            return _absent(rental, at, proof)
+        case ev.Resurfaced(at=at, instance_id=found):
+            return structs.replace(
+                rental, instance_id=found, ended_at=None, destroy_tried_at=None, destroy_tries=0,
+                destroy_accepted=False,
+            )  # fmt: skip
+        case ev.BillingChanged(since=since, rate=rate):
+            return structs.replace(rental, rates=_with_rate(rental.rates, since, rate))
+        case ev.Warned(watchdog=name):
+            return structs.replace(rental, warned=rental.warned | {name})
+        case ev.Quarantined(why=why):
+            return structs.replace(rental, quarantined=why)
+        case _:
+            return rental
+
+
+def _ending(rental: Rental, event: ev.EndDecided) -> Ending:
+    """Return the ending after another decision: the first cause stands, an order of the user
+    adds force and may give up collection."""
+    if rental.ending is None:
+        return Ending(
+            trigger=event.trigger,
+            at=event.at,
+            why=event.why,
+            force=event.force,
+            collect=event.collect,
+        )
+    held = rental.ending
+    # An end by user or limit replaces "job done", whose only consequence was to wait for a copy.
+    trigger = event.trigger if held.trigger is Trigger.JOB_DONE else held.trigger
+    return structs.replace(
+        held,
+        trigger=trigger,
+        force=held.force or event.force,
+        collect=held.collect and event.collect,
+    )
+
+
+def _absent(rental: Rental, at: float, proof: str) -> Rental:
+    if rental.ending is not None:
+        return structs.replace(rental, create_unknown=False)
+    trigger = Trigger.CREATE_LOST if rental.phase is Phase.CREATING else Trigger.VANISHED
+    ending = Ending(trigger=trigger, at=at, why=proof)
+    return structs.replace(rental, ending=ending, end_detail=proof, create_unknown=False)
+
+
+def _with_rate(
+    rates: tuple[RateSegment, ...], since: float, rate: Micros
+) -> tuple[RateSegment, ...]:
+    """Return `rates` with a new last segment; one that begins earlier than the last one's start
+    replaces it, because a bill is rather over- than understated."""
+    kept = tuple(segment for segment in rates if segment.since < since)
+    return (*kept, RateSegment(since, rate))
+
+
+def _closed(rates: tuple[RateSegment, ...], at: float) -> tuple[RateSegment, ...]:
+    """Return `rates` ended at `at`: a machine that is gone costs nothing."""
+    if not rates or rates[-1].rate == 0:
+        return rates
+    return (*rates, RateSegment(max(at, rates[-1].since), Micros(0)))
+
+
+def dot() -> str:
+    """Return the table as a Graphviz graph, moves only."""
+    lines = ["digraph rental {", "  rankdir=LR;"]
+    for phase, row in TRANSITIONS.items():
+        for event, target in row.items():
+            if target is not phase:
+                lines.append(f'  {phase} -> {target} [label="{event.__struct_config__.tag}"];')
+    return "\n".join([*lines, "}"])
+
+
+if __name__ == "__main__":
+    sys.stdout.write(dot() + "\n" if "--dot" in sys.argv else __doc__ or "")

@@ -1,0 +1,34 @@
+"""Money inside vastd: integer micro-dollars, so that sums equal their parts (DESIGN D9)."""
+
+from typing import Final, NewType
+
+Micros = NewType("Micros", int)
+"""Millionths of one US dollar."""
+
+MICROS_PER_USD: Final = 1_000_000
+SECONDS_PER_HOUR: Final = 3600
+
+
+def from_usd(usd: float) -> Micros:
+    """Return `usd` rounded to the nearest micro-dollar."""
+    return Micros(round(usd * MICROS_PER_USD))
+
+
+def to_usd(micros: int) -> float:
+    """Return dollars with at most 6 decimals."""
+    return round(micros / MICROS_PER_USD, 6)
+
+
+def for_seconds(micros_per_hour: int, seconds: float) -> Micros:
+    """Return what `seconds` cost at an hourly rate, rounded up: a bill is never understated."""
+    if seconds <= 0:
+        return Micros(0)
+    # Rounded to the microsecond first so that float noise cannot add a micro-dollar.
+    exact = micros_per_hour * round(seconds * 1_000_000)
+    return Micros(-(-exact // (SECONDS_PER_HOUR * 1_000_000)))
+
+
+def show(micros: int) -> str:
+    """Return `$1.23`, with more digits below a cent so that small sums are not shown as zero."""
+    usd = to_usd(micros)
+    return f"${usd:.2f}" if abs(usd) >= 0.1 or usd == 0 else f"${usd:.4f}"

@@ -1,0 +1,129 @@
+"""What becomes of a job when its machine comes to an end, and when it needs another one."""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+
+from msgspec import Struct
+
+from vastd.core import events as ev
+from vastd.core.job import Job, JobState
+from vastd.core.limits import Limits
+from vastd.core.rental import BOOT_FAILURES, Phase, Rental, Trigger
+
+_NOT_STARTED = frozenset({JobState.QUEUED, JobState.PLACING, JobState.STARTING})
+
+
+class Need(StrEnum):
+    """What a job needs now."""
+
+    NOTHING = "nothing"
+    MACHINE = "machine"  # search, choose and plan a rental
+
+
+class Verdict(Struct, frozen=True, kw_only=True):
+    """Events to commit now, then what the job needs."""
+
+    events: tuple[ev.Event, ...] = ()
+    need: Need = Need.NOTHING
+
+
+def settle(job: Job, rentals: Mapping[str, Rental], limits: Limits, now: float) -> Verdict:
+    """Return what to record about `job` and whether it needs a machine. `rentals`: by id."""
+    rental = rentals.get(job.rental_id) if job.rental_id else None
+    if job.finished:
+        return _after(job, rental, now)
+    if job.cancel_at is not None and job.state in (JobState.QUEUED, JobState.PLACING):
+        return Verdict(events=_cancelled(job, rental, now))
+    if rental is None:
+        return Verdict(need=Need.MACHINE) if job.rents else Verdict()
+    if rental.phase is not Phase.GONE:
+        return Verdict()
+    if job.state not in _NOT_STARTED or job.started_at is not None:
+        return Verdict(events=_lost(job, rental, now))
+    return _again(job, rental, limits, now)
+
+
+def _after(job: Job, rental: Rental | None, now: float) -> Verdict:
+    """A machine that is gone takes uncollected results with it: say so once."""
+    if rental is None or rental.phase is not Phase.GONE:
+        return Verdict()
+    if not job.uncollected or job.collect_final:
+        return Verdict()
+    why = f"the machine is gone ({rental.end_reason})"
+    lost = ev.NotCollected(
+        job_id=job.job_id, rental_id=rental.rental_id, at=now, why=why, final=True
+    )
+    return Verdict(events=(lost,))
+
+
+def _cancelled(job: Job, rental: Rental | None, now: float) -> tuple[ev.Event, ...]:
+    done = ev.JobFinished(
+        job_id=job.job_id, at=now, state=JobState.CANCELLED, why="cancelled before it started"
+    )
+    if rental is None or not job.rents or rental.ending is not None or rental.phase is Phase.GONE:
+        return (done,)
+    end = ev.EndDecided(
+        rental_id=rental.rental_id, at=now, trigger=Trigger.USER, why="its job was cancelled"
+    )
+    return (done, end)
+
+
+def _lost(job: Job, rental: Rental, now: float) -> tuple[ev.Event, ...]:
+    forced = rental.end_reason is Trigger.USER
+    finished = ev.JobFinished(
+        job_id=job.job_id,
+        at=now,
+        state=JobState.CANCELLED if forced else JobState.FAILED,
+        why=f"its machine is gone: {rental.end_detail or rental.end_reason}",
+        failure=None if forced else "machine",
+    )
+    return (finished,)
+
+
+def _again(job: Job, rental: Rental, limits: Limits, now: float) -> Verdict:
+    """Record the failed attempt before the next one, or give up with the reasons."""
+    why = rental.end_detail or str(rental.end_reason)
+    last = [phase for phase, _ in rental.phases if phase not in (Phase.DESTROYING, Phase.GONE)]
+    failed = ev.AttemptFailed(
+        job_id=job.job_id,
+        rental_id=rental.rental_id,
+        at=now,
+        phase=str(last[-1] if last else Phase.PLANNED),
+        why=why,
+    )
+    may_retry = (
+        job.rents
+        and job.cancel_at is None
+        and rental.end_reason in BOOT_FAILURES | {Trigger.VANISHED}
+        and not rental.refused_for_all
+        and _failed_attempts(job) + 1 < limits.attempts
+    )
+    if may_retry:
+        return Verdict(events=(failed,))
+    state = JobState.CANCELLED if rental.end_reason is Trigger.USER else JobState.FAILED
+    if rental.end_reason in (Trigger.MAX_RUNTIME, Trigger.BUDGET):
+        state = JobState.TIMED_OUT
+    finished = ev.JobFinished(
+        job_id=job.job_id, at=now, state=state, why=why,
+        failure="provisioning" if state is JobState.FAILED else None,
+    )  # fmt: skip
+    return Verdict(events=(failed, finished))
+
+
+def _failed_attempts(job: Job) -> int:
+    """Return how many machines failed before. An offer that was gone cost nothing, but chasing
+    offers must end too, so it counts as well."""
+    return sum(1 for attempt in job.attempts if attempt.reason is not None)
+
+
+def failed_machines(jobs: Sequence[Job], rentals: Mapping[str, Rental], now: float) -> set[int]:
+    """Return machine ids that failed to serve within the last day: they are avoided (FAI-07)."""
+    day_s = 86_400.0
+    return {
+        rental.order.offer.machine_id
+        for rental in rentals.values()
+        if rental.end_reason in BOOT_FAILURES
+        and rental.end_reason is not Trigger.CREATE_REFUSED
+        and rental.ended_at is not None
+        and now - rental.ended_at < day_s
+    } | {a.machine_id for job in jobs if not job.finished for a in job.attempts if a.reason}

@@ -1,0 +1,295 @@
+"""Compare what we hold with one complete listing: the only place where absence means anything.
+
+Rules
+1. Only a *complete* listing comes in here; anything less is `Inventory.error` and changes
+   nothing (I11).
+2. A listing speaks for the instant it *began* at: what was created later may be missing.
+3. Rows without our claim are foreign: counted, never touched (I9).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec import Struct, structs
+
+from vastd.core import billing
+from vastd.core import events as ev
+from vastd.core.labels import read_claim
+from vastd.core.limits import (
+    LABEL_SEARCH_S,
+    LATE_ARRIVAL_S,
+    PROOF_SPACING_S,
+    PROOFS_WHEN_ACTIVE,
+    PROOFS_WHEN_ENDING,
+    READINGS_TO_BELIEVE,
+    READINGS_TO_BELIEVE_BOOT,
+    Limits,
+)
+from vastd.core.market import Instance, InstanceStatus
+from vastd.core.observed import Inventory, Sighting, World
+from vastd.core.rental import Phase, Rental, Trigger
+
+_IDLE_PERCENT = 5.0  # REQUIREMENTS WAT-06: all GPUs below 5 %
+# VAST_API 8 and REQUIREMENTS WAI-06: these never become running during boot.
+_DEAD_BOOT = frozenset({InstanceStatus.EXITED, InstanceStatus.OFFLINE, InstanceStatus.UNKNOWN})
+_NOT_RUNNING = frozenset({InstanceStatus.EXITED, InstanceStatus.STOPPED})
+_STOPPABLE = frozenset({Phase.READY, Phase.BUSY, Phase.COLLECTING})
+# VAST_API 8.2 (3) and CASES 50, 52: fragments of `status_msg` that mean "this boot is lost".
+_FATAL_BOOT = (
+    "oci runtime create failed",
+    "gpu error, unable to start",
+    "manifest unknown",
+    "pull access denied",
+    "no space left on device",
+    "unauthorized",
+)
+
+
+class Diff(Struct, frozen=True, kw_only=True):
+    """What a listing taught us. `surplus` are instances with the claim of a rental that holds
+    another instance: they are ended on sight."""
+
+    events: tuple[ev.RentalEvent, ...]
+    world: World
+    surplus: tuple[int, ...] = ()
+
+
+def diff(
+    rentals: Mapping[str, Rental],
+    world: World,
+    rows: Sequence[Instance],
+    *,
+    owner8: str,
+    begun_at: float,
+    now: float,
+    limits: Limits,
+) -> Diff:
+    """Return the events, observations and strays that a complete listing implies.
+
+    `rentals`: by rental_id, any phase. `begun_at`: when the first page was asked for. Events are
+    in the order of `rentals`, and legal one after the other.
+    """
+    mine, foreign, orphans, surplus = _sort(rentals, rows, owner8, now)
+    events: list[ev.RentalEvent] = []
+    sightings: dict[str, Sighting] = {}
+    for rental in rentals.values():
+        before = world.of(rental.rental_id)
+        row = mine.get(rental.rental_id)
+        seen = _seen(before, row, begun_at) if row else _unseen(before, rental, begun_at, limits)
+        found = (
+            _present(rental, before, seen, row, begun_at, now)
+            if row
+            else _absent(rental, seen, begun_at, now)
+        )
+        events.extend(found)
+        if rental.phase is not Phase.GONE or row is not None:
+            sightings[rental.rental_id] = seen
+    inventory = Inventory(as_of=begun_at, foreign=tuple(foreign), orphans=tuple(orphans))
+    after = structs.replace(world, sightings=sightings, inventory=inventory)
+    return Diff(events=tuple(events), world=after, surplus=tuple(surplus))
+
+
+def _sort(
+    rentals: Mapping[str, Rental], rows: Iterable[Instance], owner8: str, now: float
+) -> tuple[dict[str, Instance], list[Instance], list[Instance], list[int]]:
+    """Return rows by rental_id, foreign rows, orphans, and surplus instance ids."""
+    by_id = {r.instance_id: r for r in rentals.values() if r.instance_id is not None}
+    mine: dict[str, Instance] = {}
+    foreign: list[Instance] = []
+    orphans: list[Instance] = []
+    surplus: list[int] = []
+    for row in rows:
+        rental = by_id.get(row.instance_id)
+        if rental is not None:
+            mine[rental.rental_id] = row
+            continue
+        claim = read_claim(row.label)
+        if claim is None or claim.owner8 != owner8:
+            foreign.append(row)
+            continue
+        rental = rentals.get(claim.rental_id)
+        if rental is None or _too_old(rental, now):
+            orphans.append(row)
+        elif rental.instance_id is None and rental.rental_id not in mine:
+            mine[rental.rental_id] = row
+        else:
+            surplus.append(row.instance_id)
+    return mine, foreign, orphans, surplus
+
+
+def _too_old(rental: Rental, now: float) -> bool:
+    ended = rental.ended_at
+    return rental.phase is Phase.GONE and ended is not None and now - ended > LATE_ARRIVAL_S
+
+
+def _seen(before: Sighting, row: Instance, begun_at: float) -> Sighting:
+    old = before.instance
+    same = (
+        old is not None
+        and old.status == row.status
+        and old.intended_status == (row.intended_status)
+    )
+    moved = old is None or (old.status, old.status_msg) != (row.status, row.status_msg)
+    quiet = before.quiet_since
+    if row.gpu_util is not None:
+        # A missing reading says nothing; only a busy one ends the quiet.
+        quiet = (quiet or begun_at) if row.gpu_util < _IDLE_PERCENT else None
+    return structs.replace(
+        before,
+        instance=row,
+        seen_begun_at=begun_at,
+        observed_at=begun_at,
+        readings=before.readings + 1 if same else 1,
+        absences=0,
+        absent_since=None,
+        status_moved_at=begun_at if moved else before.status_moved_at,
+        gpu_util=row.gpu_util if row.gpu_util is not None else before.gpu_util,
+        quiet_since=quiet,
+    )
+
+
+def _unseen(before: Sighting, rental: Rental, begun_at: float, limits: Limits) -> Sighting:
+    touched = rental.last_touch_at
+    if touched is None:
+        return structs.replace(before, observed_at=begun_at)
+    if begun_at < touched + limits.settle_s:
+        return structs.replace(before, observed_at=begun_at, absences=0, absent_since=None)
+    return structs.replace(
+        before,
+        observed_at=begun_at,
+        absences=before.absences + 1,
+        absent_since=before.absent_since if before.absences else begun_at,
+    )
+
+
+def _absent(rental: Rental, seen: Sighting, begun_at: float, now: float) -> list[ev.RentalEvent]:
+    if not rental.may_have_instance or seen.absences == 0:
+        return []
+    if rental.instance_id is None:
+        # No id was ever learnt: the label must stay away for the whole search time (I2).
+        sent = rental.create_sent_at
+        assert sent is not None
+        searched = rental.create_unknown and begun_at >= sent + LABEL_SEARCH_S
+        enough = PROOFS_WHEN_ENDING if searched else None
+    elif rental.phase is Phase.DESTROYING:
+        enough = PROOFS_WHEN_ENDING
+    else:
+        enough = PROOFS_WHEN_ACTIVE
+    if enough is None or seen.absences < enough:
+        return []
+    proof = f"{seen.absences} complete listings, the last begun at {begun_at:.0f}, without it"
+    return [ev.FoundAbsent(rental_id=rental.rental_id, at=now, proof=proof)]
+
+
+def _present(
+    rental: Rental,
+    before: Sighting,
+    seen: Sighting,
+    row: Instance,
+    begun_at: float,
+    now: float,
+) -> list[ev.RentalEvent]:
+    rid = rental.rental_id
+    if rental.phase is Phase.GONE:
+        return [ev.Resurfaced(rental_id=rid, at=now, instance_id=row.instance_id)]
+    found: list[ev.RentalEvent] = []
+    phase = rental.phase
+    if rental.instance_id is None and phase in (Phase.CREATING, Phase.DESTROYING):
+        found.append(ev.InstanceFound(rental_id=rid, at=now, instance_id=row.instance_id))
+        phase = Phase.BOOTING if phase is Phase.CREATING else phase
+    elif phase in (Phase.PLANNED, Phase.CREATING):
+        return found
+    if (bill := _billing(rental, before, row, begun_at)) is not None:
+        found.append(bill)
+    if rental.ending is None or phase not in (Phase.DESTROYING, Phase.BOOTING):
+        found.extend(_status(rental, phase, seen, row, now))
+    return found
+
+
+def _billing(
+    rental: Rental, before: Sighting, row: Instance, begun_at: float
+) -> ev.BillingChanged | None:
+    """Date a new rate back to the last moment we knew better: a bill is never understated."""
+    rate = billing.rate_of(rental, row)
+    if rental.rates and rental.rates[-1].rate == rate:
+        return None
+    known = before.seen_begun_at if before.seen_begun_at is not None else rental.create_sent_at
+    since = begun_at
+    if not rental.rates or rate > rental.rates[-1].rate:
+        floor = rental.rates[-1].since if rental.rates else rental.create_sent_at
+        since = max(known if known is not None else begun_at, floor or 0.0)
+    return ev.BillingChanged(
+        rental_id=rental.rental_id, at=begun_at, since=since, rate=rate, status=row.status
+    )
+
+
+def _status(
+    rental: Rental, phase: Phase, seen: Sighting, row: Instance, now: float
+) -> list[ev.RentalEvent]:
+    rid = rental.rental_id
+    if phase is Phase.BOOTING:
+        if why := _wrong_order(rental, row):
+            return [ev.EndDecided(rental_id=rid, at=now, trigger=Trigger.WRONG_ORDER, why=why)]
+        if row.status == InstanceStatus.RUNNING:
+            return [ev.InstanceRunning(rental_id=rid, at=now)]
+        if why := _boot_failed(seen, row):
+            return [ev.EndDecided(rental_id=rid, at=now, trigger=Trigger.BOOT_FAILED, why=why)]
+    if phase in _STOPPABLE and row.status in _NOT_RUNNING and seen.readings >= READINGS_TO_BELIEVE:
+        why = f"Vast reports {row.status}; its disk still exists and bills"
+        return [ev.InstanceStopped(rental_id=rid, at=now, why=why)]
+    if phase is Phase.STOPPED and row.status == InstanceStatus.RUNNING:
+        return [ev.InstanceResumed(rental_id=rid, at=now)]
+    return []
+
+
+def _wrong_order(rental: Rental, row: Instance) -> str | None:
+    """Return how the instance differs from the order, or None (CASES 44; C-46)."""
+    wants_bid = rental.order.bid is not None
+    if row.is_bid is not None and row.is_bid is not wants_bid:
+        return f"ordered {_kind(wants_bid)}, got {_kind(row.is_bid)}"
+    cap = rental.policy.max_dph
+    if cap is not None and row.dph is not None and row.dph > cap:
+        return f"it bills {row.dph / 1e6:.4f} $/h, over the cap of {cap / 1e6:.4f} $/h"
+    return None
+
+
+def _kind(bid: bool) -> str:
+    return "interruptible" if bid else "on-demand"
+
+
+def _boot_failed(seen: Sighting, row: Instance) -> str | None:
+    if seen.readings < READINGS_TO_BELIEVE_BOOT:
+        return None
+    said = (row.status_msg or "").strip()
+    if row.status in _DEAD_BOOT:
+        return f"Vast reports {row.status} during boot: {said or 'no message'}"[:300]
+    if any(fragment in said.lower() for fragment in _FATAL_BOOT):
+        return f"boot failed: {said}"[:300]
+    if row.intended_status == InstanceStatus.STOPPED:
+        return f"it was stopped before it ran: {said or row.status}"[:300]
+    return None
+
+
+def next_listing_at(
+    rentals: Iterable[Rental], world: World, limits: Limits, last_begun_at: float
+) -> float:
+    """Return when the next listing should begin: one call serves every rental (WAI-08)."""
+    at = last_begun_at + limits.list_interval_idle_s
+    for rental in rentals:
+        if not rental.may_have_instance:
+            continue
+        if rental.phase not in (Phase.READY, Phase.BUSY, Phase.STOPPED):
+            at = min(at, last_begun_at + limits.list_interval_busy_s)
+        if rental.phase is Phase.DESTROYING and rental.destroy_accepted:
+            at = min(at, _proof_at(rental, world.of(rental.rental_id), limits, last_begun_at))
+    return at
+
+
+def _proof_at(rental: Rental, seen: Sighting, limits: Limits, last_begun_at: float) -> float:
+    """Return when a listing could prove the end soonest."""
+    touched = rental.last_touch_at
+    assert touched is not None
+    earliest = touched + limits.settle_s
+    spacing = min(PROOF_SPACING_S, limits.list_interval_busy_s)
+    if seen.seen_begun_at is not None and seen.seen_begun_at >= earliest:
+        return last_begun_at + limits.list_interval_busy_s  # still there: no hurry
+    return max(earliest, last_begun_at + spacing)

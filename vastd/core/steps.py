@@ -1,0 +1,171 @@
+"""The next thing to do for one rental, from its record alone: safe to ask again and again.
+
+The supervisor runs at most one step per rental at a time. A step that is not the next one any
+more is cancelled, except a create, whose outcome must be learnt.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+
+from vastd.core import endings
+from vastd.core.endings import Outcome, Situation
+from vastd.core.job import Job, JobState
+from vastd.core.limits import (
+    COLLECT_TRIES,
+    DESTROY_BACKOFF_CAP_S,
+    Limits,
+)
+from vastd.core.observed import Sighting
+from vastd.core.rental import Phase, Rental, Trigger
+
+
+class Do(StrEnum):
+    """What an effect can carry out."""
+
+    CREATE = "create"
+    VERIFY = "verify"
+    LAUNCH = "launch"  # send the code and start the job
+    ATTEND = "attend"  # follow the running job; end it when told
+    COLLECT = "collect"
+    STOP = "stop"
+    DESTROY = "destroy"
+    DECIDE_END = "decide_end"  # no effect: record that its jobs are done
+    DECIDE_DESTROY = "decide_destroy"  # no effect: record that nothing holds it any more
+    HOLD = "hold"  # nothing to do, and the reason is worth telling
+    NOTHING = "nothing"
+
+
+EFFECTS: Final = frozenset(
+    {Do.CREATE, Do.VERIFY, Do.LAUNCH, Do.ATTEND, Do.COLLECT, Do.STOP, Do.DESTROY}
+)
+
+
+class Step(Struct, frozen=True, kw_only=True):
+    """What is next. `not_before` (epoch s) delays it; `job_id` names the job it is about."""
+
+    do: Do
+    why: str = ""
+    job_id: str | None = None
+    not_before: float | None = None
+
+
+_NOTHING: Final = Step(do=Do.NOTHING)
+
+
+def next_step(rental: Rental, jobs: Sequence[Job], seen: Sighting, limits: Limits) -> Step:
+    """Return the next step of `rental`. `jobs` are those placed on it, by submission."""
+    match rental.phase:
+        case Phase.PLANNED:
+            return Step(do=Do.CREATE) if rental.quarantined is None else _NOTHING
+        case Phase.CREATING | Phase.GONE:
+            return _NOTHING  # the answer, or the listing, moves it
+        case Phase.DESTROYING:
+            return _destroy(rental, seen, limits)
+    if rental.ending is not None:
+        return _end(rental, jobs, seen, limits)
+    if rental.quarantined is not None:
+        return Step(do=Do.HOLD, why=rental.quarantined)
+    match rental.phase:
+        case Phase.VERIFYING:
+            return Step(do=Do.VERIFY)
+        case Phase.READY:
+            return _ready(rental, jobs, limits)
+        case Phase.BUSY:
+            active = _active(jobs)
+            return _NOTHING if active is None else Step(do=Do.ATTEND, job_id=active.job_id)
+        case Phase.COLLECTING:
+            return _collect(rental, jobs, limits)
+        case _:
+            return _NOTHING
+
+
+def situation(rental: Rental, jobs: Sequence[Job], seen: Sighting) -> Situation:
+    """Return how things stand on a machine that shall end."""
+    if rental.phase is Phase.STOPPED:
+        lost = any(job.uncollected for job in jobs)
+        return Situation.UNREACHABLE if lost else Situation.SETTLED
+    if _active(jobs) is not None and rental.phase is Phase.BUSY:
+        return Situation.UNREACHABLE if _unreachable(seen) else Situation.JOB_ACTIVE
+    if not any(job.uncollected for job in jobs):
+        return Situation.SETTLED
+    if rental.collect_failures >= COLLECT_TRIES:
+        return Situation.UNREACHABLE if _unreachable(seen) else Situation.COPY_FAILED
+    return Situation.UNCOLLECTED
+
+
+def _unreachable(seen: Sighting) -> bool:
+    return seen.unreachable_since is not None
+
+
+def _active(jobs: Sequence[Job]) -> Job | None:
+    return next((job for job in jobs if job.active), None)
+
+
+def _end(rental: Rental, jobs: Sequence[Job], seen: Sighting, limits: Limits) -> Step:
+    ending = rental.ending
+    assert ending is not None
+    now_is = situation(rental, jobs, seen)
+    outcome = endings.decide(ending.trigger, now_is, force=ending.force, collect=ending.collect)
+    active = _active(jobs)
+    match outcome:
+        case Outcome.TERM:
+            return Step(do=Do.ATTEND, job_id=active.job_id if active else None)
+        case Outcome.COLLECT:
+            return _collect(rental, jobs, limits)
+        case Outcome.DESTROY:
+            return Step(do=Do.DECIDE_DESTROY, why=f"{ending.trigger}: {now_is}")
+        case Outcome.STOP if rental.phase is not Phase.STOPPED:
+            return Step(do=Do.STOP, why=f"{ending.trigger}: {now_is}")
+        case _ if active is not None and rental.phase is Phase.BUSY:
+            # Held because it cannot be asked: asking again is the only way on.
+            return Step(do=Do.ATTEND, job_id=active.job_id, why=now_is)
+        case _:
+            return Step(do=Do.HOLD, why=f"{ending.trigger}: {now_is}")
+
+
+def _ready(rental: Rental, jobs: Sequence[Job], limits: Limits) -> Step:
+    waiting = next((job for job in jobs if job.state in _TO_LAUNCH), None)
+    if any(job.finished and job.uncollected for job in jobs):
+        if rental.collect_failures >= COLLECT_TRIES:
+            return Step(do=Do.HOLD, why="results could not be copied; see explain")
+        return _collect(rental, jobs, limits)
+    if waiting is not None:
+        return Step(do=Do.LAUNCH, job_id=waiting.job_id)
+    if rental.purpose == "job" and jobs and not rental.policy.keep:
+        return Step(do=Do.DECIDE_END, why="its jobs are done and the results are home")
+    return _NOTHING
+
+
+_TO_LAUNCH: Final = frozenset({JobState.QUEUED, JobState.PLACING, JobState.STARTING})
+
+
+def _collect(rental: Rental, jobs: Sequence[Job], limits: Limits) -> Step:
+    job = next((job for job in jobs if job.finished and job.uncollected), None)
+    failures, at = rental.collect_failures, rental.collect_failed_at
+    wait_until = None if at is None else at + limits.ssh_spacing_s * 2 ** max(0, failures - 1)
+    return Step(do=Do.COLLECT, job_id=job.job_id if job else None, not_before=wait_until)
+
+
+def _destroy(rental: Rental, seen: Sighting, limits: Limits) -> Step:
+    """Destroy is retried for ever (I4), but an accepted one is repeated only after a listing
+    has shown the machine again: each attempt moves the proof of absence away (I3)."""
+    if rental.instance_id is None:
+        return _NOTHING  # its label is looked for; `reconcile` finds it or proves its absence
+    tried = rental.destroy_tried_at
+    if tried is None:
+        return Step(do=Do.DESTROY)
+    if not rental.destroy_accepted:
+        backoff = limits.destroy_retry_s * 2 ** min(max(rental.destroy_tries - 1, 0), 8)
+        return Step(do=Do.DESTROY, not_before=tried + min(backoff, DESTROY_BACKOFF_CAP_S))
+    shown = seen.seen_begun_at
+    if shown is not None and shown >= tried + limits.settle_s:
+        return Step(do=Do.DESTROY, not_before=tried + limits.destroy_retry_s)
+    return _NOTHING
+
+
+def ends_without_collecting(trigger: Trigger) -> bool:
+    """Return whether no job can ever have run under `trigger`."""
+    return all(outcome is Outcome.DESTROY for outcome in endings.ENDINGS[trigger].values())

@@ -1,0 +1,170 @@
+"""Every event as one sentence for people, with its severity and its numbers for programs."""
+
+from msgspec import Struct, field
+
+from vastd.core import events as ev
+from vastd.core.instants import rfc3339, size
+from vastd.core.money import show, to_usd
+from vastd.core.rental import Rental
+
+Scalar = str | int | float | bool | None
+
+
+class Line(Struct, frozen=True, kw_only=True):
+    """What happened, in a sentence; `severity` is `info`, `warning` or `error`."""
+
+    text: str
+    severity: str = "info"
+    data: dict[str, Scalar] = field(default_factory=dict)
+
+
+def tell(event: ev.Event) -> Line:
+    """Return the sentence of `event`."""
+    return _of_rental(event) if isinstance(event, ev.RentalEvent) else _of_job(event)
+
+
+def _of_rental(event: ev.RentalEvent) -> Line:
+    match event:
+        case ev.RentalPlanned(rental=rental, why=why):
+            return _planned(rental, why)
+        case ev.RentalAdopted(rental=rental):
+            text = f"found instance {rental.instance_id} with our claim; taken over"
+            return Line(text=text, severity="warning", data={"instance_id": rental.instance_id})
+        case ev.CreateSent(deadline_at=deadline):
+            at = rfc3339(deadline)
+            return Line(
+                text=f"asking Vast for the machine; it ends by {at}", data={"deadline_at": at}
+            )
+        case ev.CreateConfirmed(instance_id=found):
+            return Line(text=f"rented as instance {found}", data={"instance_id": found})
+        case ev.CreateUnresolved(why=why):
+            text = f"no answer to the create ({why}); looking for its label, never sending it again"
+            return Line(text=text, severity="warning")
+        case ev.CreateRefused(why=why):
+            return Line(text=f"Vast refused: {why}", severity="warning")
+        case ev.InstanceFound(instance_id=found):
+            text = f"the listing shows it as instance {found}"
+            return Line(text=text, data={"instance_id": found})
+        case ev.InstanceRunning():
+            return Line(text="the container runs; proving SSH and GPU")
+        case ev.KeyAttached():
+            return Line(text="attached our SSH key to the instance")
+        case ev.BecameReady():
+            return _ready(event)
+        case ev.JobBegan(job_id=job_id):
+            return Line(text=f"job {job_id} runs on it")
+        case ev.JobLeft(job_id=job_id):
+            return Line(text=f"job {job_id} ended; collecting")
+        case ev.CollectVerified():
+            return Line(text="everything declared is home and verified")
+        case ev.CollectFailed(why=why):
+            return Line(text=f"collecting failed, the machine is kept: {why}", severity="warning")
+        case _:
+            return _of_ending(event)
+
+
+def _of_ending(event: ev.RentalEvent) -> Line:
+    match event:
+        case ev.InstanceStopped(why=why):
+            return Line(text=f"the machine stopped: {why}", severity="warning")
+        case ev.InstanceResumed():
+            return Line(text="the machine runs again")
+        case ev.EndDecided(trigger=trigger, why=why):
+            grave = "info" if trigger in ("job_done", "user") else "warning"
+            return Line(text=f"it ends ({trigger}): {why}", severity=grave)
+        case ev.DestroyDecided(why=why):
+            return Line(text=f"destroying it ({why})")
+        case ev.DestroyTried(accepted=True):
+            return Line(text="Vast accepted the destroy; proving that it is gone")
+        case ev.DestroyTried(error=error):
+            return Line(text=f"destroy failed: {error}; trying again", severity="warning")
+        case ev.StopTried(accepted=True):
+            return Line(text="Vast accepted the stop; its storage goes on billing")
+        case ev.StopTried(error=error):
+            return Line(text=f"stop failed: {error}; trying again", severity="warning")
+        case ev.FoundAbsent(proof=proof):
+            return Line(text=f"gone, billing has ended: {proof}")
+        case ev.Resurfaced(instance_id=found):
+            text = f"instance {found} exists although it was proven gone: ending it again"
+            return Line(text=text, severity="error")
+        case ev.BillingChanged(rate=rate, status=status):
+            text = f"bills {show(rate)}/h" + (f" while {status}" if status else "")
+            return Line(text=text, data={"dph_usd": to_usd(rate)})
+        case ev.Warned(watchdog=name, why=why):
+            grave = "error" if name == "destroy_unconfirmed" else "warning"
+            return Line(text=why, severity=grave, data={"watchdog": name})
+        case ev.Quarantined(why=why):
+            return Line(text=f"only ending is allowed now: {why}", severity="error")
+        case _:
+            return Line(text=ev.kind(event).replace("_", " "))
+
+
+def _planned(rental: Rental, why: str) -> Line:
+    offer = rental.order.offer
+    what = f"{offer.num_gpus}x {offer.gpu_name} at {show(rental.order.bid or offer.dph)}/h"
+    return Line(
+        text=f"chose offer {offer.offer_id}: {what}" + (f"; {why}" if why else ""),
+        data={
+            "offer_id": offer.offer_id,
+            "machine_id": offer.machine_id,
+            "gpu_name": offer.gpu_name,
+            "dph_usd": to_usd(offer.dph),
+        },
+    )
+
+
+def _ready(event: ev.BecameReady) -> Line:
+    return Line(
+        text=f"ready: {event.gpu} by {event.route} SSH at {event.host}:{event.port}",
+        data={
+            "gpu": event.gpu,
+            "host": event.host,
+            "port": event.port,
+            "route": event.route,
+            "cuda_version": event.cuda_version,
+            "driver_version": event.driver_version,
+        },
+    )
+
+
+def _of_job(event: ev.JobEvent) -> Line:
+    match event:
+        case ev.JobSubmitted(job=job):
+            return Line(text=f"submitted: {' '.join(job.command)}"[:300])
+        case ev.JobPlaced(rental_id=rental_id):
+            return Line(text=f"placed on {rental_id}", data={"rental_id": rental_id})
+        case ev.AttemptFailed(rental_id=rental_id, phase=phase, why=why):
+            text = f"{rental_id} could not serve it ({phase}): {why}"
+            return Line(text=text, severity="warning", data={"rental_id": rental_id})
+        case ev.SyncBegan():
+            return Line(text="sending the project")
+        case ev.Synced(files=files, bytes=count, secrets_kept=kept):
+            text = f"project sent: {files} files, {size(count)}"
+            more = f"; {kept} secret-looking files stayed home" if kept else ""
+            return Line(text=text + more, data={"files": files, "bytes": count})
+        case ev.JobStarted(pid=pid):
+            return Line(text="started", data={"pid": pid})
+        case ev.JobUnreachable(why=why):
+            return Line(text=f"its state is unknown: {why}", severity="warning")
+        case ev.JobReachable():
+            return Line(text="the machine answers again; it still runs")
+        case ev.CancelAsked():
+            return Line(text="cancel asked")
+        case ev.TermSent(why=why):
+            return Line(text=f"asked to save and exit: {why}", severity="warning")
+        case ev.JobFinished(state=state, why=why, exit_code=code):
+            grave = "info" if state == "succeeded" else "warning"
+            return Line(text=f"{state}: {why}", severity=grave, data={"exit_code": code})
+        case ev.Collected(files=files, bytes=count, missing=missing):
+            text = f"results are home: {files} files, {size(count)}, verified"
+            more = f"; not there: {', '.join(missing)}" if missing else ""
+            return Line(
+                text=(text + more)[:500],
+                severity="warning" if missing else "info",
+                data={"files": files, "bytes": count},
+            )
+        case ev.NotCollected(why=why, final=final):
+            end = "results are NOT home" if final else "results are not home yet"
+            return Line(text=f"{end}: {why}", severity="error" if final else "warning")
+        case _:
+            return Line(text=ev.kind(event).replace("_", " "))

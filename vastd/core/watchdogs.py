@@ -1,0 +1,343 @@
+"""The watchdogs: pure functions from what is known of a rental to an alarm with its instant.
+
+Rules
+1. A watchdog looks at the record, the observations and the limits; it keeps nothing.
+2. All due alarms come back, gravest first: a warning never hides an ending.
+3. A warning fires once; that it fired is on the record (`Rental.warned`).
+4. Nothing is judged stale from before `World.watching_since` (I7).
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from vastd.core import billing, money
+from vastd.core.job import Job, JobState
+from vastd.core.limits import Limits
+from vastd.core.observed import Sighting, World
+from vastd.core.rental import BOOT_FAILURES, Phase, Rental, Trigger
+
+
+class Warn(Struct, frozen=True, kw_only=True):
+    """Tell the user once."""
+
+    gravity = 0
+    rental_id: str
+    watchdog: str
+    why: str
+
+
+class End(Struct, frozen=True, kw_only=True):
+    """Decide the end of a rental; the ending table says how."""
+
+    gravity = 1
+    rental_id: str
+    trigger: Trigger
+    why: str
+
+
+Action = Warn | End
+
+
+class Alarm(Struct, frozen=True, kw_only=True):
+    """`action` is due at `at` (epoch seconds, wall clock)."""
+
+    at: float
+    action: Action
+
+
+class Watch(Struct, frozen=True, kw_only=True):
+    """Everything one watchdog may look at."""
+
+    rental: Rental
+    jobs: Sequence[Job]  # those on this rental
+    seen: Sighting
+    world: World
+    limits: Limits
+
+    @property
+    def running_job(self) -> Job | None:
+        """The job whose process runs, as far as known."""
+        return next((j for j in self.jobs if j.state in _RUNNING), None)
+
+
+_RUNNING: Final = frozenset({JobState.RUNNING, JobState.UNKNOWN})
+_BOOT: Final = frozenset({Phase.BOOTING})
+_LIVE: Final = frozenset(
+    {Phase.BOOTING, Phase.VERIFYING, Phase.READY, Phase.BUSY, Phase.COLLECTING, Phase.STOPPED}
+)
+_REACHABLE: Final = frozenset({Phase.READY, Phase.BUSY, Phase.COLLECTING})
+
+
+def _warn(watch: Watch, name: str, at: float, why: str) -> Alarm | None:
+    if name in watch.rental.warned:
+        return None
+    return Alarm(at=at, action=Warn(rental_id=watch.rental.rental_id, watchdog=name, why=why))
+
+
+def _end(watch: Watch, at: float, trigger: Trigger, why: str) -> Alarm | None:
+    ending = watch.rental.ending
+    # A limit still counts while "job done" waits for a copy; other ends are under way already.
+    if ending is not None and ending.trigger is not Trigger.JOB_DONE:
+        return None
+    end = End(rental_id=watch.rental.rental_id, trigger=trigger, why=why)
+    return Alarm(at=at, action=end)
+
+
+def heartbeat(watch: Watch) -> Alarm | None:
+    """End a job that stopped writing its heartbeat: a suspected silent crash."""
+    job, policy = watch.running_job, watch.rental.policy
+    if watch.rental.phase is not Phase.BUSY or job is None or policy.heartbeat_path is None:
+        return None
+    looked = watch.seen.looked_at
+    if looked is None or looked < watch.world.watching_since or watch.seen.unreachable_since:
+        return None  # we could not look: that is `unreachable`'s matter, not the job's silence
+    began = job.started_at if job.started_at is not None else job.submitted_at
+    last = watch.seen.beat.at if watch.seen.beat else began
+    since = max(last, began, watch.world.watching_since)
+    limit = policy.heartbeat_interval_s * watch.limits.heartbeat_stale_factor
+    if looked < since + limit:
+        # Not judged before a look later than the limit confirms it.
+        return _end(watch, max(since + limit, looked + 1), Trigger.HEARTBEAT_STALE, _silent(limit))
+    return _end(watch, since + limit, Trigger.HEARTBEAT_STALE, _silent(limit))
+
+
+def _silent(limit: float) -> str:
+    return f"no heartbeat for {limit:.0f} s"
+
+
+def budget_warn(watch: Watch) -> Alarm | None:
+    """Warn when spending, carried on to the wind-down, passes a share of the cap."""
+    share = watch.limits.warn_percent / 100
+    at = _spent_at(watch, share)
+    why = f"spending reaches {watch.limits.warn_percent:.0f} % of its budget"
+    return None if at is None else _warn(watch, "budget_warn", at, why)
+
+
+def budget(watch: Watch) -> Alarm | None:
+    """End the rental in time for its whole cost to stay within the budget."""
+    at = _spent_at(watch, 1.0)
+    return None if at is None else _end(watch, at, Trigger.BUDGET, "its budget is used up")
+
+
+def _spent_at(watch: Watch, share: float) -> float | None:
+    """Return when cost so far plus the cost of winding down reaches `share` of the budget.
+
+    Winding down is the grace time, one polling interval and the settle time at the *instance's*
+    rate. None when there is no budget or nothing bills.
+    """
+    rental = watch.rental
+    if rental.policy.budget is None or rental.phase not in _LIVE or not rental.rates:
+        return None
+    wind_down_s = rental.policy.grace_s + watch.limits.list_interval_busy_s + watch.limits.settle_s
+    now_rate = billing.rate(rental)
+    reserve = money.for_seconds(billing.expected_rate(rental), wind_down_s)
+    if rental.phase is Phase.STOPPED:
+        reserve = money.for_seconds(now_rate, wind_down_s)
+    since = rental.rates[-1].since
+    left = rental.policy.budget * share - billing.cost(rental, since) - reserve
+    if left <= 0:
+        return since
+    return since + left / now_rate * 3600 if now_rate > 0 else None
+
+
+def max_runtime(watch: Watch) -> Alarm | None:
+    """End the rental at its deadline. Wall clock, from the create; a restart resets nothing."""
+    rental = watch.rental
+    if rental.deadline_at is None or rental.phase not in _LIVE | {Phase.CREATING}:
+        return None
+    why = f"max-runtime of {rental.policy.max_runtime_s:.0f} s is over"
+    return _end(watch, rental.deadline_at, Trigger.MAX_RUNTIME, why)
+
+
+def boot_warn(watch: Watch) -> Alarm | None:
+    """Warn about a slow host or a large image; loading bills no GPU."""
+    if watch.rental.phase not in _BOOT:
+        return None
+    at = watch.rental.phase_since + watch.limits.boot_warn_s
+    return _warn(watch, "boot_warn", at, f"still booting: {_status(watch.seen)}")
+
+
+def boot_overdue(watch: Watch) -> Alarm | None:
+    """End a machine that does not come up, so that the next offer can be tried."""
+    if watch.rental.phase not in _BOOT:
+        return None
+    at = watch.rental.phase_since + watch.limits.boot_timeout_s
+    why = f"not running after {watch.limits.boot_timeout_s:.0f} s: {_status(watch.seen)}"
+    return _end(watch, at, Trigger.BOOT_OVERDUE, why)
+
+
+def _status(seen: Sighting) -> str:
+    if seen.instance is None:
+        return "Vast shows no row yet"
+    said = seen.instance.status_msg or ""
+    return f"{seen.instance.status or 'accepted'} {said}".strip()[:200]
+
+
+def unreachable(watch: Watch) -> Alarm | None:
+    """Warn when a machine that runs cannot be asked; its job is unknown, not failed."""
+    since = watch.seen.unreachable_since
+    if since is None or watch.rental.phase not in _REACHABLE:
+        return None
+    at = max(since, watch.world.watching_since) + watch.limits.ssh_budget_s
+    why = f"unreachable by SSH: {watch.seen.unreachable_why or 'no answer'}"
+    return _warn(watch, "unreachable", at, why)
+
+
+def idle(watch: Watch) -> Alarm | None:
+    """End (if `idle_s` was set) or warn about a ready machine on which nothing happens."""
+    rental = watch.rental
+    if rental.phase is not Phase.READY or any(not j.finished for j in watch.jobs):
+        return None
+    ended = max((j.ended_at or 0.0 for j in watch.jobs), default=0.0)
+    quiet = watch.seen.quiet_since
+    if quiet is None:
+        return None  # no reading of the GPU yet, or it works: never act on one zero
+    since = max(ended, rental.ready_at or 0.0, quiet, watch.world.watching_since)
+    if rental.policy.idle_s is None:
+        return _warn(watch, "idle", since + IDLE_WARN_S, f"idle for {IDLE_WARN_S:.0f} s")
+    why = f"idle for {rental.policy.idle_s:.0f} s"
+    return _end(watch, since + rental.policy.idle_s, Trigger.IDLE, why)
+
+
+IDLE_WARN_S: Final = 1200.0  # CONTRACT 5: [defaults] idle_s
+
+
+def destroy_unconfirmed(watch: Watch) -> Alarm | None:
+    """Shout when the end of a machine is not proven: it may still bill. Retries never stop."""
+    if watch.rental.phase is not Phase.DESTROYING:
+        return None
+    at = watch.rental.phase_since + watch.limits.destroy_shout_s
+    rate = money.show(billing.expected_rate(watch.rental))
+    why = f"the end is not proven yet; instance {watch.rental.instance_id} may bill {rate}/h"
+    return _warn(watch, "destroy_unconfirmed", at, why)
+
+
+def listing_stale(watch: Watch) -> Alarm | None:
+    """Warn when Vast's listing could not be had for long: what exists is not known."""
+    inventory = watch.world.inventory
+    if inventory.failing_since is None or watch.rental.phase is Phase.GONE:
+        return None
+    at = max(inventory.failing_since, watch.world.watching_since) + LISTING_STALE_S
+    return _warn(watch, "listing_stale", at, f"no listing from Vast: {inventory.error}")
+
+
+LISTING_STALE_S: Final = 300.0  # guess: five idle intervals
+
+
+class Watchdog(Struct, frozen=True, kw_only=True):
+    """A watchdog with the words `vastctl explain` shows."""
+
+    name: str
+    check: Callable[[Watch], Alarm | None]
+    watches: str
+    limit: Callable[[Watch], str]
+    action: str
+
+
+def _budget_text(watch: Watch) -> str:
+    cap = watch.rental.policy.budget
+    return "no budget set" if cap is None else money.show(cap)
+
+
+def _heartbeat_text(watch: Watch) -> str:
+    policy = watch.rental.policy
+    if policy.heartbeat_path is None:
+        return "no heartbeat declared"
+    return f"{policy.heartbeat_interval_s * watch.limits.heartbeat_stale_factor:.0f} s"
+
+
+def _idle_text(watch: Watch) -> str:
+    return f"{watch.rental.policy.idle_s or IDLE_WARN_S:.0f} s"
+
+
+ALL: Final = (
+    Watchdog(
+        name="max_runtime",
+        check=max_runtime,
+        watches="wall clock since the create",
+        limit=lambda w: f"{w.rental.policy.max_runtime_s:.0f} s",
+        action="TERM, collect, destroy",
+    ),
+    Watchdog(
+        name="budget",
+        check=budget,
+        watches="billed cost plus the cost of winding down",
+        limit=_budget_text,
+        action="TERM, collect, destroy",
+    ),
+    Watchdog(
+        name="budget_warn",
+        check=budget_warn,
+        watches="billed cost plus the cost of winding down",
+        limit=lambda w: f"{w.limits.warn_percent:.0f} % of {_budget_text(w)}",
+        action="warn",
+    ),
+    Watchdog(
+        name="heartbeat",
+        check=heartbeat,
+        watches="age of the heartbeat file on the machine's clock",
+        limit=_heartbeat_text,
+        action="TERM, collect, destroy",
+    ),
+    Watchdog(
+        name="boot_overdue",
+        check=boot_overdue,
+        watches="seconds since the create without a running container",
+        limit=lambda w: f"{w.limits.boot_timeout_s:.0f} s",
+        action="destroy, try the next offer",
+    ),
+    Watchdog(
+        name="boot_warn",
+        check=boot_warn,
+        watches="seconds since the create without a running container",
+        limit=lambda w: f"{w.limits.boot_warn_s:.0f} s",
+        action="warn",
+    ),
+    Watchdog(
+        name="unreachable",
+        check=unreachable,
+        watches="seconds since SSH answered last",
+        limit=lambda w: f"{w.limits.ssh_budget_s:.0f} s",
+        action="warn; the job's state is unknown",
+    ),
+    Watchdog(
+        name="idle",
+        check=idle,
+        watches="GPU use of a machine without a job",
+        limit=_idle_text,
+        action="collect and destroy if idle_s was set, else warn",
+    ),
+    Watchdog(
+        name="destroy_unconfirmed",
+        check=destroy_unconfirmed,
+        watches="seconds since destroy was decided without proof of absence",
+        limit=lambda w: f"{w.limits.destroy_shout_s:.0f} s",
+        action="shout; destroy is retried for ever",
+    ),
+    Watchdog(
+        name="listing_stale",
+        check=listing_stale,
+        watches="seconds since Vast's listing could not be had",
+        limit=lambda _: f"{LISTING_STALE_S:.0f} s",
+        action="warn; nothing new is rented",
+    ),
+)
+
+
+def check(watches: Iterable[Watch], now: float) -> tuple[list[Action], float]:
+    """Return every action due at `now`, gravest first, and when to look again (epoch s).
+
+    The second value is `math.inf` when no alarm is pending.
+    """
+    alarms = [alarm for watch in watches for dog in ALL if (alarm := dog.check(watch)) is not None]
+    due = sorted((a for a in alarms if a.at <= now), key=lambda a: a.action.gravity, reverse=True)
+    wake_at = min((a.at for a in alarms if a.at > now), default=math.inf)
+    return [a.action for a in due], wake_at
+
+
+def is_boot_failure(rental: Rental) -> bool:
+    """Return whether the rental never became usable, so that another offer may be tried."""
+    return rental.end_reason in BOOT_FAILURES

@@ -1,0 +1,131 @@
+"""Send one create, once, and record what came of it (I1, I2)."""
+
+import logging
+from typing import Final
+
+import trio
+
+from vastd.core import billing
+from vastd.core import events as ev
+from vastd.core.market import CreateSpec
+from vastd.core.rental import Phase, Rental, Trigger
+from vastd.errors import (
+    AuthRejected,
+    BadSpec,
+    CreatedButFailed,
+    NoCredit,
+    NotPermitted,
+    OfferGone,
+    ProviderError,
+    RateLimited,
+    Refused,
+    SpendRateLimit,
+    Unreachable,
+)
+from vastd.shell import Shell
+
+_log = logging.getLogger(__name__)
+
+CREATE_TIMEOUT_S: Final = 90.0  # guess: longer than Vast takes, shorter than the label search
+TRIES: Final = 5  # of a request that provably did nothing (rate limit, no connection)
+# Every other offer would be refused for the same reason (REQUIREMENTS FAI-06).
+_HOPELESS: Final = (BadSpec, NoCredit, SpendRateLimit, NotPermitted, AuthRejected)
+
+
+async def create(shell: Shell, rental_id: str) -> None:
+    """Rent the planned offer. The intent is on disk before the request leaves (I1).
+
+    Not cancelled half-way: the outcome of a request that left must be learnt. A kill leaves
+    `CREATING`, which a restart turns into a search for the label.
+    """
+    rental = shell.ledger.rental(rental_id)
+    now = shell.wall_clock()
+    deadline = now + rental.policy.max_runtime_s
+    shell.ledger.commit(ev.CreateSent(rental_id=rental_id, at=now, deadline_at=deadline))
+    with trio.CancelScope(shield=True, deadline=trio.current_time() + CREATE_TIMEOUT_S) as scope:
+        await _send(shell, rental)
+    if scope.cancelled_caught:
+        _unresolved(shell, rental_id, f"no answer within {CREATE_TIMEOUT_S:.0f} s")
+
+
+async def _send(shell: Shell, rental: Rental) -> None:
+    for attempt in range(1, TRIES + 1):
+        try:
+            created = await shell.provider.create_instance(_spec(shell, rental))
+        except (RateLimited, Unreachable) as exc:
+            # Certainly nothing was made, so the same request may be sent again.
+            wait_s = exc.retry_after_s if isinstance(exc, RateLimited) else 5.0
+            if attempt == TRIES or shell.ledger.rental(rental.rental_id).ending is not None:
+                _refused(shell, rental.rental_id, exc)
+                return
+            await trio.sleep(min(wait_s, 15.0))
+        except CreatedButFailed as exc:
+            _created_but_failed(shell, rental.rental_id, exc)
+            return
+        except (Refused, AuthRejected) as exc:
+            _refused(shell, rental.rental_id, exc)
+            return
+        except ProviderError as exc:
+            _unresolved(shell, rental.rental_id, str(exc))
+            return
+        else:
+            _confirmed(shell, rental.rental_id, created.instance_id)
+            return
+
+
+def _spec(shell: Shell, rental: Rental) -> CreateSpec:
+    return CreateSpec(
+        offer_id=rental.order.offer.offer_id,
+        image=rental.order.image,
+        disk_gb=rental.order.disk_gb,
+        label=rental.label,
+        onstart=shell.onstart,
+        bid=rental.order.bid,
+    )
+
+
+def _confirmed(shell: Shell, rental_id: str, instance_id: int, *more: ev.RentalEvent) -> None:
+    now = shell.wall_clock()
+    rental = shell.ledger.rental(rental_id)
+    if rental.instance_id == instance_id:
+        return  # a listing was faster
+    sent = rental.create_sent_at
+    events: list[ev.RentalEvent] = [
+        ev.CreateConfirmed(rental_id=rental_id, at=now, instance_id=instance_id)
+    ]
+    if not rental.rates:
+        # Storage bills from the creation on (VAST_API 7.1), seen in a listing or not.
+        rate = billing.storage_rate(rental)
+        since = sent if sent is not None else now
+        events.append(ev.BillingChanged(rental_id=rental_id, at=now, since=since, rate=rate))
+    shell.ledger.commit(*events, *more)
+
+
+def _created_but_failed(shell: Shell, rental_id: str, exc: CreatedButFailed) -> None:
+    """Vast refused and yet made an instance, which bills until it is destroyed (CASES 6)."""
+    end = ev.EndDecided(
+        rental_id=rental_id, at=shell.wall_clock(), trigger=Trigger.BOOT_FAILED, why=str(exc)
+    )
+    _confirmed(shell, rental_id, exc.instance_id, end)
+
+
+def _refused(shell: Shell, rental_id: str, exc: ProviderError) -> None:
+    if shell.ledger.rental(rental_id).phase not in (Phase.CREATING, Phase.DESTROYING):
+        return  # a listing showed the instance: the refusal was not the truth
+    shell.ledger.commit(
+        ev.CreateRefused(
+            rental_id=rental_id,
+            at=shell.wall_clock(),
+            why=str(exc),
+            offer_gone=isinstance(exc, OfferGone),
+            stop_all=isinstance(exc, _HOPELESS),
+        )
+    )
+
+
+def _unresolved(shell: Shell, rental_id: str, why: str) -> None:
+    rental = shell.ledger.rental(rental_id)
+    if rental.instance_id is not None or rental.phase is Phase.GONE:
+        return
+    _log.warning("rental=%s create has no answer: %s; looking for its label", rental_id, why)
+    shell.ledger.commit(ev.CreateUnresolved(rental_id=rental_id, at=shell.wall_clock(), why=why))

@@ -1,0 +1,212 @@
+"""The ledger: the only place where state changes (I5). Everything else reads or asks.
+
+A commit is: evolve (pure, may refuse) -> disk -> memory -> listeners -> wake the waiting. It is
+synchronous, so that nothing comes between the parts (I6).
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+
+import trio
+from msgspec import Struct
+
+from vastd.core import events as ev
+from vastd.core.job import Job
+from vastd.core.job_lifecycle import evolve_job
+from vastd.core.lifecycle import evolve
+from vastd.core.rental import Phase, Rental
+from vastd.errors import NotFound, StoreError
+from vastd.store.store import Store
+
+_log = logging.getLogger(__name__)
+
+# Ending a machine must go on when the disk is full (I6); everything that starts or spends not.
+_GOES_ON = (
+    ev.EndDecided,
+    ev.DestroyDecided,
+    ev.DestroyTried,
+    ev.StopTried,
+    ev.FoundAbsent,
+    ev.InstanceFound,
+    ev.CreateConfirmed,
+    ev.CreateUnresolved,
+    ev.CreateRefused,
+    ev.Resurfaced,
+    ev.InstanceStopped,
+    ev.InstanceResumed,
+    ev.BillingChanged,
+    ev.Warned,
+    ev.Quarantined,
+    ev.JobLeft,
+    ev.JobFinished,
+    ev.TermSent,
+    ev.Collected,
+    ev.CollectVerified,
+    ev.CollectFailed,
+    ev.NotCollected,
+    ev.JobReachable,
+    ev.JobUnreachable,
+    ev.AttemptFailed,
+    ev.CancelAsked,
+)
+
+
+class Change(Struct, frozen=True, kw_only=True):
+    """One committed event with the record it led to; `before` is None for a first event."""
+
+    cursor: int
+    event: ev.Event
+    rental: Rental | None = None
+    job: Job | None = None
+
+
+class Ledger:
+    """All rentals and jobs in memory, backed by the store.
+
+    `rentals`: by rental_id, any phase, in order of creation. `jobs`: by job_id, any state.
+    Read them freely; change them only through `commit`.
+    """
+
+    def __init__(self, store: Store, *, on_full: Callable[[], bool] = lambda: False) -> None:
+        self._store = store
+        self._on_full = on_full
+        self.rentals: dict[str, Rental] = {r.rental_id: r for r in store.rentals()}
+        self.jobs: dict[str, Job] = {j.job_id: j for j in store.jobs()}
+        self._listeners: list[Callable[[Change], None]] = []
+        self._changed = trio.Event()
+        self._unsaved: list[ev.Event] = []
+        self.write_error: str | None = None  # why the disk is behind; None when it is not
+
+    # -- reading
+
+    def rental(self, rental_id: str) -> Rental:
+        """Return a rental by its id.
+
+        Raises:
+            NotFound: the id was never ours.
+        """
+        try:
+            return self.rentals[rental_id]
+        except KeyError:
+            raise NotFound(
+                f"no rental {rental_id!r} on record", hint="`vastctl ls --all` lists them"
+            ) from None
+
+    def job(self, job_id: str) -> Job:
+        """Return a job by its id.
+
+        Raises:
+            NotFound: the id was never ours.
+        """
+        try:
+            return self.jobs[job_id]
+        except KeyError:
+            raise NotFound(
+                f"no job {job_id!r} on record", hint="`vastctl jobs --all` lists them"
+            ) from None
+
+    def jobs_of(self, rental_id: str) -> list[Job]:
+        """Return the jobs placed on a rental, by submission."""
+        return [job for job in self.jobs.values() if job.rental_id == rental_id]
+
+    def live(self) -> list[Rental]:
+        """Return the rentals that are not gone."""
+        return [r for r in self.rentals.values() if r.phase is not Phase.GONE]
+
+    @property
+    def store(self) -> Store:
+        """The store, for reading the audit trail."""
+        return self._store
+
+    # -- changing
+
+    def commit(self, *events: ev.Event) -> None:
+        """Make `events` durable in one transaction and apply them, in order.
+
+        On return they are on disk, or, if all of them belong to ending a machine and the disk
+        refuses, in memory and written with the next commit that succeeds.
+
+        Raises:
+            IllegalTransition: a bug; nothing was changed.
+            StoreError: nothing was changed.
+        """
+        rentals, jobs, trail = self._evolved(events)
+        cursors = self._write(events, rentals, jobs)
+        self.rentals.update(rentals)
+        self.jobs.update(jobs)
+        for cursor, (event, rental, job) in zip(cursors, trail, strict=True):
+            change = Change(cursor=cursor, event=event, rental=rental, job=job)
+            for listener in self._listeners:
+                listener(change)
+        self.wake()
+
+    def _evolved(
+        self, events: Sequence[ev.Event]
+    ) -> tuple[dict[str, Rental], dict[str, Job], list[tuple[ev.Event, Rental | None, Job | None]]]:
+        rentals: dict[str, Rental] = {}
+        jobs: dict[str, Job] = {}
+        trail: list[tuple[ev.Event, Rental | None, Job | None]] = []
+        for event in events:
+            if isinstance(event, ev.RentalEvent):
+                held = rentals.get(event.rental_id) or self.rentals.get(event.rental_id)
+                rentals[event.rental_id] = after = evolve(held, event)
+                trail.append((event, after, None))
+            else:
+                known = jobs.get(event.job_id) or self.jobs.get(event.job_id)
+                jobs[event.job_id] = done = evolve_job(known, event)
+                trail.append((event, None, done))
+        return rentals, jobs, trail
+
+    def _write(
+        self,
+        events: Sequence[ev.Event],
+        rentals: dict[str, Rental],
+        jobs: dict[str, Job],
+    ) -> list[int]:
+        behind = list(self._unsaved)
+        late = [e.rental_id for e in behind if isinstance(e, ev.RentalEvent)]
+        late_jobs = [e.job_id for e in behind if isinstance(e, ev.JobEvent)]
+        rows = {**{i: self.rentals[i] for i in late}, **rentals}
+        job_rows = {**{i: self.jobs[i] for i in late_jobs}, **jobs}
+        everything = [*behind, *events]
+        try:
+            cursors = self._store_all(everything, rows, job_rows)
+        except StoreError as exc:
+            self.write_error = str(exc)
+            if not all(isinstance(event, _GOES_ON) for event in events):
+                raise
+            _log.error("not on disk, kept in memory: %s", exc)
+            self._unsaved.extend(events)
+            return [0] * len(events)  # cursor 0: not in the audit trail yet
+        self._unsaved.clear()
+        self.write_error = None
+        return cursors[len(behind) :]
+
+    def _store_all(
+        self,
+        events: Sequence[ev.Event],
+        rentals: dict[str, Rental],
+        jobs: dict[str, Job],
+    ) -> list[int]:
+        try:
+            return self._store.write(events, list(rentals.values()), list(jobs.values()))
+        except StoreError:
+            if not self._on_full():
+                raise
+            # The reserve was given back to the disk: once more.
+            return self._store.write(events, list(rentals.values()), list(jobs.values()))
+
+    # -- waiting
+
+    def listen(self, listener: Callable[[Change], None]) -> None:
+        """Call `listener` after each committed event. It must not block, raise or commit."""
+        self._listeners.append(listener)
+
+    def wake(self) -> None:
+        """Wake everyone in `wait_changed`, also without a commit (new observations)."""
+        self._changed.set()
+        self._changed = trio.Event()
+
+    async def wait_changed(self) -> None:
+        """Return after the next commit or `wake`. Look at the state first, then wait."""
+        await self._changed.wait()

@@ -1,0 +1,137 @@
+"""The poller: one complete listing per cycle serves every rental (WAI-08).
+
+It is the only source of absence, of billed rates and of Vast's statuses. What it cannot get is
+recorded as *unknown*, and nothing is concluded from it (I11).
+"""
+
+import logging
+import math
+from typing import Final
+
+import trio
+from msgspec import structs
+
+from vastd.core import reconcile
+from vastd.effects.destroy import end_surplus
+from vastd.errors import AuthRejected, IllegalTransition, ProviderError, StoreError
+from vastd.shell import Shell
+
+_log = logging.getLogger(__name__)
+
+LISTING_TIMEOUT_S: Final = 120.0  # guess: many pages, one second apart
+BACKOFF_CAP_S: Final = 60.0  # REQUIREMENTS WAI-09
+
+
+class Poller:
+    """Owns the listing. `attempted` is set after the first attempt, good or bad."""
+
+    def __init__(self, shell: Shell) -> None:
+        self._shell = shell
+        self._last_begun_at = -math.inf
+        self._failures = 0
+        self._hurry = trio.Event()
+        self.attempted = trio.Event()
+
+    def hurry(self) -> None:
+        """List now instead of at the next interval."""
+        self._hurry.set()
+
+    async def run(self) -> None:
+        """List for ever."""
+        while True:
+            await self.poll()
+            await self._pause()
+
+    async def poll(self) -> bool:
+        """Make one listing attempt and apply what it taught; return whether it was complete."""
+        shell = self._shell
+        begun_at = shell.wall_clock()
+        self._last_begun_at = begun_at
+        self._hurry = trio.Event()
+        try:
+            with trio.fail_after(LISTING_TIMEOUT_S):
+                rows = await shell.provider.list_instances()
+        except ProviderError as exc:
+            self._failed(str(exc), auth=isinstance(exc, AuthRejected))
+            return False
+        except trio.TooSlowError:
+            self._failed(f"no complete listing within {LISTING_TIMEOUT_S:.0f} s", auth=False)
+            return False
+        finally:
+            self.attempted.set()
+        self._failures = 0
+        diff = reconcile.diff(
+            shell.ledger.rentals,
+            shell.observed.world,
+            rows,
+            owner8=shell.owner8,
+            begun_at=begun_at,
+            now=shell.wall_clock(),
+            limits=shell.limits,
+        )
+        # No await lies between reading the world for `diff` and replacing it here, so that no
+        # observation of an effect is lost.
+        shell.observed.world = diff.world
+        self._apply(diff)
+        for instance_id in diff.surplus:
+            await end_surplus(shell, instance_id)
+        shell.ledger.wake()
+        return True
+
+    def _apply(self, diff: reconcile.Diff) -> None:
+        for event in diff.events:
+            try:
+                self._shell.ledger.commit(event)
+            except IllegalTransition:
+                # One bad row of one rental must not stop the others; it comes again next time.
+                _log.exception("rental=%s listing", event.rental_id)
+            except StoreError as exc:
+                _log.error("rental=%s listing: %s", event.rental_id, exc)
+
+    def _failed(self, why: str, *, auth: bool) -> None:
+        shell = self._shell
+        self._failures += 1
+        inventory = shell.observed.world.inventory
+        since = inventory.failing_since
+        shell.observed.world = structs.replace(
+            shell.observed.world,
+            inventory=structs.replace(
+                inventory,
+                error=why,
+                auth_failed=auth,
+                failing_since=shell.wall_clock() if since is None else since,
+            ),
+        )
+        _log.warning("listing failed (%d in a row): %s", self._failures, why)
+        shell.ledger.wake()
+
+    async def _pause(self) -> None:
+        """Sleep until the next listing is due; every change of the ledger may bring it forward."""
+        shell = self._shell
+        while True:
+            due = reconcile.next_listing_at(
+                shell.ledger.rentals.values(),
+                shell.observed.world,
+                shell.limits,
+                self._last_begun_at,
+            )
+            if self._failures:
+                backoff = shell.limits.list_interval_busy_s * 2 ** min(self._failures - 1, 6)
+                due = self._last_begun_at + min(backoff, BACKOFF_CAP_S)
+            wait_s = due - shell.wall_clock()
+            if wait_s <= 0 or self._hurry.is_set():
+                return
+            with trio.move_on_after(wait_s):
+                await _first(shell, self._hurry)
+
+
+async def _first(shell: Shell, hurry: trio.Event) -> None:
+    async with trio.open_nursery() as nursery:
+
+        async def hurried() -> None:
+            await hurry.wait()
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(hurried)
+        await shell.ledger.wait_changed()
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,98 @@
+"""From a choice to a planned rental: names, labels, and what forbids renting now."""
+
+import re
+from pathlib import Path
+from typing import Final
+
+from vastd.core import events as ev
+from vastd.core.labels import make_label
+from vastd.core.rental import Order, Phase, Policy, Rental
+from vastd.errors import InvalidRequest, InventoryUnknown, PolicyRefused, StoreDamaged
+from vastd.shell import Choice, Shell
+
+_NAME: Final = re.compile(r"^[a-z0-9][a-z0-9-]{0,40}$")  # CONTRACT 2
+
+
+def check_name(name: str) -> str:
+    """Return `name`.
+
+    Raises:
+        InvalidRequest: it is not a name.
+    """
+    if not _NAME.match(name):
+        raise InvalidRequest(
+            f"{name!r} is not a name: lower-case letters, digits and hyphens, at most 41, "
+            "beginning with a letter or digit"
+        )
+    return name
+
+
+def free_name(taken: set[str], wanted: str) -> str:
+    """Return `wanted` made a name, with a number when it is taken."""
+    base = re.sub(r"[^a-z0-9]+", "-", wanted.lower()).strip("-")[:36] or "run"
+    name, number = base, 1
+    while name in taken:
+        number += 1
+        name = f"{base}-{number}"
+    return name
+
+
+def require_renting(shell: Shell) -> None:
+    """Return if a machine may be rented now.
+
+    Raises:
+        InventoryUnknown: what exists at Vast is not known (I11).
+        PolicyRefused: the store cannot be written, or renting is locked (I6, I8).
+    """
+    if why := shell.locked():
+        raise StoreDamaged(
+            f"renting is locked: {why}",
+            hint="check `vastctl ls`, then `vastctl daemon acknowledge`",
+        )
+    if shell.ledger.write_error is not None:
+        raise PolicyRefused(
+            f"nothing new is rented while the disk refuses: {shell.ledger.write_error}",
+            hint="free some space; endings go on meanwhile",
+        )
+    inventory = shell.observed.world.inventory
+    if inventory.as_of is None or inventory.error is not None:
+        raise InventoryUnknown(
+            f"nothing new is rented while the inventory is unknown: {inventory.error or 'no listing yet'}",
+            hint="`vastctl doctor` checks key and network; renting resumes by itself",
+        )
+
+
+def planned(
+    shell: Shell,
+    choice: Choice,
+    policy: Policy,
+    *,
+    name: str,
+    project: str | None,
+    task: str,
+    purpose: str,
+    request_id: str | None = None,
+) -> ev.RentalPlanned:
+    """Return the event that records the intention to rent `choice`."""
+    now = shell.wall_clock()
+    rental_id = shell.new_id("r")
+    prefix = f"{Path(project).name}/{task}" if project else task
+    rental = Rental(
+        rental_id=rental_id,
+        name=name,
+        label=make_label(shell.owner8, rental_id, prefix),
+        order=Order(offer=choice.offer, image=choice.image, disk_gb=choice.disk_gb, bid=choice.bid),
+        policy=policy,
+        created_at=now,
+        phase_since=now,
+        project=project,
+        purpose=purpose,
+        estimated_hours=choice.hours,
+        request_id=request_id,
+    )
+    return ev.RentalPlanned(rental_id=rental_id, at=now, rental=rental, why=choice.why)
+
+
+def live_names(shell: Shell) -> set[str]:
+    """Return the names of rentals that are not gone."""
+    return {r.name for r in shell.ledger.rentals.values() if r.phase is not Phase.GONE}

@@ -1,0 +1,1 @@
+"""The daemon's door: connections, framing, dispatch and subscriptions. Knows no rental."""

@@ -1,0 +1,110 @@
+"""What handlers may use: the shell of the effects, and the daemon's own facts."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import trio
+from vastd_protocol.methods.config import ConfigView, SettingView, Value
+from vastd_protocol.methods.daemon import DaemonInfo
+from vastd_protocol.methods.doctor import DoctorView
+from vastd_protocol.methods.job import JobView
+from vastd_protocol.methods.offer import OfferSearchParams, OffersView
+from vastd_protocol.methods.rental import RentalView
+from vastd_protocol.methods.task import OptionView, PlanParams, PlanView
+
+from vastd.core.job import Job, Needs
+from vastd.core.money import Micros
+from vastd.core.rental import Policy, Rental
+from vastd.poller import Poller
+from vastd.rpc.hub import Hub
+from vastd.rpc.views.job import job_view
+from vastd.rpc.views.rental import rental_view
+from vastd.shell import Choice, Shell
+from vastd.ssh.identity import Identity
+from vastd.supervisor import Supervisor
+
+
+class Planner(Protocol):
+    """Sizing, searching and choosing."""
+
+    async def plan(self, params: PlanParams) -> PlanView:
+        """Return what a task needs and up to three options."""
+        ...
+
+    async def search(self, params: OfferSearchParams) -> OffersView:
+        """Return ranked offers."""
+        ...
+
+    async def choose(
+        self, needs: Needs, avoid: frozenset[int], budget: Micros | None
+    ) -> tuple[Choice, OptionView | None]:
+        """Return the best choice now, with how it is shown."""
+        ...
+
+
+class Configuration(Protocol):
+    """The settings in force."""
+
+    def view(self, key: str | None) -> ConfigView:
+        """Return settings with their origin."""
+        ...
+
+    def set(self, key: str, value: Value) -> SettingView:
+        """Write one setting and take it into force."""
+        ...
+
+    def reload(self) -> list[str]:
+        """Read the file again; return the keys that changed."""
+        ...
+
+    def policy(self) -> Policy:
+        """Return the policy a rental gets when the user says nothing."""
+        ...
+
+    def caps(self) -> tuple[Micros, Micros]:
+        """Return the cap of one job in dollars, and of one machine per hour."""
+        ...
+
+    def image(self) -> str | None:
+        """Return the image of `[defaults]`."""
+        ...
+
+
+@dataclass(slots=True)
+class Context:
+    """Handed to every handler. `stop` ends the daemon when set."""
+
+    shell: Shell
+    supervisor: Supervisor
+    poller: Poller
+    hub: Hub
+    planner: Planner
+    config: Configuration
+    doctor: Callable[[], Awaitable[DoctorView]]
+    info: DaemonInfo
+    socket: Path
+    vast_url: str
+    key_origin: str | None
+    identity: Callable[[], Identity]
+    known_hosts_file: Callable[[int], Path]
+    acknowledge: Callable[[], None]
+    stop: trio.Event = field(default_factory=trio.Event)
+
+    def show_rental(self, rental: Rental) -> RentalView:
+        """Return a rental as clients see it."""
+        shell = self.shell
+        return rental_view(
+            rental,
+            shell.ledger.jobs_of(rental.rental_id),
+            shell.observed.world.of(rental.rental_id),
+            shell.wall_clock(),
+            shell.ledger.write_error,
+        )
+
+    def show_job(self, job: Job) -> JobView:
+        """Return a job as clients see it."""
+        shell = self.shell
+        seen = shell.observed.world.of(job.rental_id or "")
+        return job_view(job, shell.ledger.rentals, seen, shell.logs, shell.wall_clock())

@@ -1,0 +1,96 @@
+"""What a client asked for, checked and turned into the core's own terms."""
+
+import math
+
+from vastd_protocol.methods.rental import PolicyParams
+from vastd_protocol.methods.task import Needs as WireNeeds
+
+from vastd.core.job import Needs
+from vastd.core.money import Micros, from_usd
+from vastd.core.rental import Policy
+from vastd.errors import InvalidRequest
+from vastd.rpc.context import Configuration
+
+MAX_ENV_KEYS = 200  # guess: far more than any job needs, far less than a mistake
+
+
+def needs_of(said: WireNeeds) -> Needs:
+    """Return the needs.
+
+    Raises:
+        InvalidRequest: a number that cannot be meant.
+    """
+    for name in ("hours", "gpu_ram_gb", "disk_gb", "max_dph_usd", "bid_usd_h"):
+        _positive(name, getattr(said, name))
+    if said.num_gpus is not None and not 1 <= said.num_gpus <= 64:
+        raise InvalidRequest(f"num_gpus must be 1 to 64, not {said.num_gpus}")
+    if said.min_reliability is not None and not 0 <= said.min_reliability <= 1:
+        raise InvalidRequest(f"min_reliability must be 0 to 1, not {said.min_reliability}")
+    if said.image is not None and (not said.image or any(c.isspace() for c in said.image)):
+        raise InvalidRequest(
+            f"{said.image!r} is not an image name: it must not be empty or hold spaces"
+        )
+    if said.image is not None and len(said.image) > 1024:  # VAST_API 3.1
+        raise InvalidRequest("the image name is over 1,024 characters")
+    if said.bid_usd_h is not None and not said.spot:
+        raise InvalidRequest("a bid makes sense only for an interruptible machine (spot)")
+    return Needs(
+        task=said.task,
+        hours=said.hours,
+        gpu_ram_gb=said.gpu_ram_gb,
+        num_gpus=said.num_gpus,
+        gpu_name=said.gpu_name,
+        disk_gb=said.disk_gb,
+        image=said.image,
+        max_dph_usd=said.max_dph_usd,
+        min_reliability=said.min_reliability,
+        spot=said.spot,
+        bid_usd_h=said.bid_usd_h,
+        offer_id=said.offer_id,
+    )
+
+
+def policy_of(said: PolicyParams, config: Configuration) -> Policy:
+    """Return the policy: what was said, else the configured defaults, never over the caps.
+
+    Raises:
+        InvalidRequest: a number that cannot be meant.
+    """
+    for name in ("budget_usd", "max_runtime_s", "idle_s", "heartbeat_interval_s"):
+        _positive(name, getattr(said, name))
+    if said.grace_s is not None and not 0 <= said.grace_s <= 3600:
+        raise InvalidRequest(f"grace_s must be 0 to 3600, not {said.grace_s}")
+    default = config.policy()
+    per_job, per_hour = config.caps()
+    asked = from_usd(said.budget_usd) if said.budget_usd is not None else per_job
+    return Policy(
+        max_runtime_s=said.max_runtime_s or default.max_runtime_s,
+        budget=Micros(min(asked, per_job)),
+        max_dph=per_hour,
+        idle_s=said.idle_s,
+        heartbeat_path=said.heartbeat_path,
+        heartbeat_interval_s=said.heartbeat_interval_s or default.heartbeat_interval_s,
+        checkpoint_path=said.checkpoint_path,
+        grace_s=default.grace_s if said.grace_s is None else said.grace_s,
+        keep=said.keep,
+    )
+
+
+def _positive(name: str, value: float | None) -> None:
+    if value is not None and (not math.isfinite(value) or value <= 0):
+        raise InvalidRequest(f"{name} must be a positive number, not {value}")
+
+
+def check_env(env: dict[str, str]) -> None:
+    """Refuse names no shell could export, and values no file of lines could hold.
+
+    Raises:
+        InvalidRequest: names the offender, never its value.
+    """
+    if len(env) > MAX_ENV_KEYS:
+        raise InvalidRequest(f"{len(env)} environment variables, at most {MAX_ENV_KEYS}")
+    for key, value in env.items():
+        if not key.replace("_", "a").isalnum() or key[0].isdigit() or not key.isascii():
+            raise InvalidRequest(f"{key!r} is not the name of an environment variable")
+        if "\x00" in value:
+            raise InvalidRequest(f"the value of {key} holds a NUL character")

@@ -1,0 +1,212 @@
+"""`rental.*` and `reconcile.run`."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import trio
+from vastd_protocol.methods import rental as wire
+
+from vastd.core import billing
+from vastd.core import events as ev
+from vastd.core.job import Needs
+from vastd.core.money import to_usd
+from vastd.core.rental import Phase, Policy, Rental, Trigger
+from vastd.effects.collect import bring_home, outputs_of
+from vastd.errors import InvalidRequest, JobActive, StoreDamaged
+from vastd.renting import check_name, free_name, live_names, planned, require_renting
+from vastd.rpc.context import Context
+from vastd.rpc.dispatch import handles
+from vastd.rpc.handlers.asked import needs_of, policy_of
+from vastd.rpc.handlers.resolve import find_rental
+from vastd.rpc.views.rental import explain_view, inventory_view, stranger_view
+from vastd.store.store import StoredEvent
+
+
+@handles(wire.CREATE)
+async def create(ctx: Context, params: wire.RentalCreateParams) -> wire.RentalView:
+    """Rent one machine to work on; the intention is on record when this answers."""
+    shell = ctx.shell
+    if (known := _made_by(ctx, params.request_id)) is not None:
+        return ctx.show_rental(known)
+    if params.env:
+        raise InvalidRequest("environment values belong to a job: use `vastctl run --env`")
+    require_renting(shell)
+    needs: Needs = needs_of(params.needs)
+    policy: Policy = policy_of(params.policy, ctx.config)
+    if params.name is not None:
+        check_name(params.name)
+    choice, _ = await ctx.planner.choose(needs, frozenset(), policy.budget)
+    require_renting(shell)  # the search took time
+    name = free_name(live_names(shell), params.name or choice.offer.gpu_name)
+    event = planned(
+        shell,
+        choice,
+        policy,
+        name=name,
+        project=params.project,
+        task=name,
+        purpose="interactive",
+        request_id=params.request_id,
+    )
+    shell.ledger.commit(event)
+    return ctx.show_rental(shell.ledger.rental(event.rental_id))
+
+
+def _made_by(ctx: Context, request_id: str | None) -> Rental | None:
+    """Return the rental an earlier call with this id made: its record is the stored answer."""
+    if request_id is None:
+        return None
+    rentals = ctx.shell.ledger.rentals.values()
+    return next((r for r in rentals if r.request_id == request_id), None)
+
+
+@handles(wire.LIST)
+async def list_rentals(ctx: Context, params: wire.RentalListParams) -> wire.RentalListView:
+    """List rentals from memory: works, and says how old its truth is, when Vast is away."""
+    await trio.lowlevel.checkpoint()
+    shell = ctx.shell
+    found = [
+        r
+        for r in shell.ledger.rentals.values()
+        if (params.all or r.phase is not Phase.GONE)
+        and (params.project is None or r.project == params.project)
+    ]
+    now = shell.wall_clock()
+    total = sum(billing.cost(r, now) for r in found)
+    return wire.RentalListView(
+        rentals=[ctx.show_rental(r) for r in found],
+        inventory=_inventory(ctx),
+        totals=wire.TotalsView(dph_usd=to_usd(billing.burn(found)), cost_usd=to_usd(total)),
+    )
+
+
+def _inventory(ctx: Context) -> wire.InventoryView:
+    shell = ctx.shell
+    limits = shell.limits
+    busy = any(r.may_have_instance for r in shell.ledger.rentals.values())
+    interval = limits.list_interval_busy_s if busy else limits.list_interval_idle_s
+    return inventory_view(shell.observed.world.inventory, shell.wall_clock(), interval)
+
+
+@handles(wire.GET)
+async def get(ctx: Context, params: wire.RentalRef) -> wire.RentalView:
+    """Return one rental."""
+    await trio.lowlevel.checkpoint()
+    return ctx.show_rental(find_rental(ctx.shell.ledger, params.rental, params.project))
+
+
+@handles(wire.EXPLAIN)
+async def explain(ctx: Context, params: wire.RentalRef) -> wire.ExplainView:
+    """Return timeline, cost per phase, and what every watchdog would do."""
+    await trio.lowlevel.checkpoint()
+    rental = find_rental(ctx.shell.ledger, params.rental, params.project)
+    return explain_view(
+        ctx.show_rental(rental),
+        rental,
+        _trail(ctx, rental),
+        ctx.supervisor.watch(rental),
+        ctx.shell.wall_clock(),
+    )
+
+
+def _trail(ctx: Context, rental: Rental) -> Sequence[StoredEvent]:
+    """Return the events of a rental and of the jobs on it, each once, oldest first."""
+    store = ctx.shell.ledger.store
+    found = {e.cursor: e for e in store.events_of(rental_id=rental.rental_id)}
+    for job in ctx.shell.ledger.jobs.values():
+        if job.rental_id == rental.rental_id:
+            found.update({e.cursor: e for e in store.events_of(job_id=job.job_id)})
+    return [found[cursor] for cursor in sorted(found)]
+
+
+@handles(wire.DESTROY)
+async def destroy(ctx: Context, params: wire.RentalDestroyParams) -> wire.RentalView:
+    """Decide the end of a rental; answer at once, the supervisor carries it out and proves it.
+
+    Asking twice is normal (a client that lost the answer) and changes nothing.
+    """
+    await trio.lowlevel.checkpoint()
+    ledger = ctx.shell.ledger
+    rental = find_rental(ledger, params.rental, params.project)
+    if params.force and not (params.reason or "").strip():
+        raise InvalidRequest("a forced destroy needs a reason", hint="add --reason TEXT")
+    if rental.phase is Phase.GONE or (rental.phase is Phase.DESTROYING and not params.force):
+        return ctx.show_rental(rental)
+    active = [job for job in ledger.jobs_of(rental.rental_id) if job.active]
+    if active and not params.force:
+        raise JobActive(
+            f"job {active[0].job_id!r} runs on rental {rental.name!r}; nothing was destroyed",
+            hint=f"`vastctl job cancel {active[0].job_id}` ends it first; "
+            "`--force --reason TEXT` ends both",
+        )
+    ledger.commit(
+        ev.EndDecided(
+            rental_id=rental.rental_id,
+            at=ctx.shell.wall_clock(),
+            trigger=Trigger.USER,
+            why=params.reason or "asked by the user",
+            force=params.force,
+            collect=params.collect,
+        )
+    )
+    return ctx.show_rental(ledger.rental(rental.rental_id))
+
+
+@handles(wire.COLLECT)
+async def collect(ctx: Context, params: wire.RentalCollectParams) -> wire.CollectedView:
+    """Bring results home now, also while the job runs."""
+    ledger = ctx.shell.ledger
+    rental = find_rental(ledger, params.rental, params.project)
+    jobs = ledger.jobs_of(rental.rental_id)
+    job = jobs[-1] if jobs else None
+    if params.outputs is not None:
+        outputs = params.outputs
+    elif job is not None:
+        outputs = outputs_of(job)
+    else:
+        raise InvalidRequest(
+            f"rental {rental.name!r} ran no job: nothing is declared to be collected",
+            hint="name what you want: `vastctl pull RENTAL PATH…`",
+        )
+    destination = params.destination or rental.project or (job.project if job else None)
+    if destination is None or not Path(destination).is_absolute():
+        raise InvalidRequest("the destination must be an absolute directory")
+    report = await bring_home(ctx.shell, rental.rental_id, job, outputs, Path(destination))
+    if job is not None and job.finished and params.outputs is None and job.uncollected:
+        ledger.commit(
+            ev.Collected(
+                job_id=job.job_id,
+                rental_id=rental.rental_id,
+                at=ctx.shell.wall_clock(),
+                files=len(report.files),
+                bytes=report.bytes,
+                missing=report.missing,
+            )
+        )
+    return wire.CollectedView(
+        rental_id=rental.rental_id,
+        destination=destination,
+        files=len(report.files),
+        bytes=report.bytes,
+        missing=report.missing,
+    )
+
+
+@handles(wire.RECONCILE)
+async def reconcile(ctx: Context, params: wire.ReconcileParams) -> wire.ReconcileView:
+    """List now and tell what is there beside our rentals; never touches a stranger (I9)."""
+    complete = await ctx.poller.poll()
+    if params.acknowledge:
+        if not complete:
+            raise StoreDamaged(
+                "cannot acknowledge: what exists at Vast is not known right now",
+                hint="try again when `vastctl ls` shows a fresh inventory",
+            )
+        ctx.acknowledge()
+    inventory = ctx.shell.observed.world.inventory
+    return wire.ReconcileView(
+        inventory=_inventory(ctx),
+        foreign=[stranger_view(row) for row in inventory.foreign],
+        orphans=[stranger_view(row) for row in inventory.orphans],
+        renting_locked=ctx.shell.locked(),
+    )

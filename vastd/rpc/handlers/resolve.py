@@ -1,0 +1,81 @@
+"""Which rental or job a client means: name, id, Vast's instance id, unique prefix, or the only one."""
+
+from collections.abc import Sequence
+
+from vastd.core.job import Job
+from vastd.core.rental import Phase, Rental
+from vastd.errors import AmbiguousName, NotFound
+from vastd.ledger import Ledger
+
+
+def find_rental(ledger: Ledger, wanted: str | None, project: str | None) -> Rental:
+    """Return the rental meant. Live ones win over ended ones of the same name.
+
+    Raises:
+        NotFound, AmbiguousName: none or several fit; the message lists them.
+    """
+    everything = list(ledger.rentals.values())
+    if wanted is None:
+        live = [r for r in everything if r.phase is not Phase.GONE]
+        its_own = [r for r in live if project is None or r.project == project]
+        return _the_only(its_own, "rental", project)
+    for fits in (
+        lambda r: r.rental_id == wanted,
+        lambda r: r.name == wanted,
+        lambda r: str(r.instance_id) == wanted,
+        lambda r: r.rental_id.startswith(wanted) or r.name.startswith(wanted),
+    ):
+        found = [r for r in everything if fits(r)]
+        live = [r for r in found if r.phase is not Phase.GONE]
+        if len(live) == 1:
+            return live[0]
+        if len(live) > 1:
+            raise _ambiguous("rental", wanted, [f"{r.name} ({r.rental_id})" for r in live])
+        if found:
+            return found[-1]  # ended: the newest of that name
+    raise NotFound(f"no rental {wanted!r} on record", hint="`vastctl ls --all` lists them")
+
+
+def _the_only(found: Sequence[Rental], what: str, project: str | None) -> Rental:
+    if len(found) == 1:
+        return found[0]
+    where = f" of project {project}" if project else ""
+    if not found:
+        raise NotFound(f"no live {what}{where}", hint="`vastctl ls --all` lists all rentals")
+    raise _ambiguous(what, None, [f"{r.name} ({r.rental_id})" for r in found])
+
+
+def _ambiguous(what: str, wanted: str | None, names: Sequence[str]) -> AmbiguousName:
+    said = f"{wanted!r} fits" if wanted else "there are"
+    return AmbiguousName(
+        f"{said} several {what}s: {', '.join(names)}", hint=f"name one {what} in full"
+    )
+
+
+def find_job(ledger: Ledger, wanted: str | None, project: str | None) -> Job:
+    """Return the job meant; without a name the newest of the project.
+
+    Raises:
+        NotFound, AmbiguousName: none or several fit; the message lists them.
+    """
+    everything = list(ledger.jobs.values())
+    if wanted is None:
+        its_own = [j for j in everything if project is None or j.project == project]
+        if not its_own:
+            where = f" of project {project}" if project else ""
+            raise NotFound(f"no job{where} on record", hint="`vastctl jobs --all` lists them")
+        return its_own[-1]
+    for fits in (
+        lambda j: j.job_id == wanted,
+        lambda j: j.name == wanted,
+        lambda j: j.job_id.startswith(wanted) or j.name.startswith(wanted),
+    ):
+        found = [j for j in everything if fits(j)]
+        active = [j for j in found if not j.finished]
+        if len(active) == 1:
+            return active[0]
+        if len(active) > 1:
+            raise _ambiguous("job", wanted, [f"{j.name} ({j.job_id})" for j in active])
+        if found:
+            return found[-1]
+    raise NotFound(f"no job {wanted!r} on record", hint="`vastctl jobs --all` lists them")

@@ -1,0 +1,1 @@
+"""Records as clients see them: one module per noun."""

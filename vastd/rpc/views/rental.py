@@ -1,0 +1,179 @@
+"""Rentals, inventory and the explanation of one rental, as the wire shows them."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final
+
+from vastd_protocol.methods.rental import (
+    ExplainView,
+    InventoryView,
+    PhaseCostView,
+    RentalView,
+    SshView,
+    StepView,
+    StrangerView,
+    WatchdogView,
+)
+
+from vastd.core import billing, story, watchdogs
+from vastd.core import events as ev
+from vastd.core.instants import maybe, rfc3339
+from vastd.core.job import Job
+from vastd.core.market import Instance
+from vastd.core.money import to_usd
+from vastd.core.observed import Inventory, Sighting
+from vastd.core.rental import Phase, Rental
+from vastd.ssh.endpoints import endpoints
+from vastd.store.store import StoredEvent
+
+# A listing is called stale when it is older than this many busy intervals.
+STALE_INTERVALS: Final = 3  # guess: one may fail without anybody minding
+
+
+def rental_view(
+    rental: Rental, jobs: Sequence[Job], seen: Sighting, now: float, write_error: str | None = None
+) -> RentalView:
+    """Return what a client may see of a rental."""
+    offer = rental.order.offer
+    row = seen.instance
+    live = rental.phase is not Phase.GONE
+    rate = billing.rate(rental) if rental.rates else offer.dph
+    estimated = rental.estimated_hours
+    return RentalView(
+        rental_id=rental.rental_id,
+        name=rental.name,
+        phase=rental.phase,
+        end_reason=rental.end_reason,
+        end_detail=rental.end_detail,
+        instance_id=rental.instance_id,
+        offer_id=offer.offer_id,
+        machine_id=offer.machine_id,
+        label=rental.label,
+        project=rental.project,
+        image=rental.order.image,
+        gpu_name=offer.gpu_name,
+        num_gpus=offer.num_gpus,
+        gpu_ram_mb=offer.gpu_ram_mb,
+        dph_usd=to_usd(rate if live else billing.expected_rate(rental)),
+        cost_usd=to_usd(billing.cost(rental, now)),
+        estimated_hours=estimated,
+        estimated_cost_usd=(
+            None if estimated is None else to_usd(round(billing.expected_rate(rental) * estimated))
+        ),
+        created_at=rfc3339(rental.created_at),
+        ready_at=maybe(rental.ready_at),
+        ended_at=maybe(rental.ended_at),
+        deadline_at=maybe(rental.deadline_at),
+        budget_usd=None if rental.policy.budget is None else to_usd(rental.policy.budget),
+        ssh=ssh_view(row) if live else None,
+        status=row.status if row and live else None,
+        status_msg=row.status_msg if row and live else None,
+        jobs=[job.job_id for job in jobs],
+        last_heartbeat_at=maybe(seen.beat.at if seen.beat else None),
+        gpu_util=seen.gpu_util if live else None,
+        warnings=_warnings(rental, seen, write_error),
+    )
+
+
+def ssh_view(row: Instance | None) -> SshView | None:
+    """Return the endpoint tried first, or None while there is none."""
+    found = endpoints(row) if row is not None else []
+    if not found:
+        return None
+    first = found[0]
+    return SshView(host=first.host, port=first.port, user=first.user, route=first.route)
+
+
+def _warnings(rental: Rental, seen: Sighting, write_error: str | None) -> list[str]:
+    found = [f"watchdog {name} warned" for name in sorted(rental.warned)]
+    if rental.quarantined:
+        found.append(f"quarantined: {rental.quarantined}")
+    if rental.collect_failures:
+        found.append(f"collecting failed {rental.collect_failures} times")
+    if seen.unreachable_since is not None and rental.phase is not Phase.GONE:
+        found.append(f"unreachable since {rfc3339(seen.unreachable_since)}: {seen.unreachable_why}")
+    if write_error:
+        found.append(f"not on disk: {write_error}")
+    return found
+
+
+def inventory_view(inventory: Inventory, now: float, interval_s: float) -> InventoryView:
+    """Return how far the list can be trusted."""
+    return InventoryView(
+        state=inventory.state(now, interval_s * STALE_INTERVALS),
+        as_of=maybe(inventory.as_of),
+        age_s=None if inventory.as_of is None else round(max(0.0, now - inventory.as_of), 3),
+        error=inventory.error,
+        foreign=len(inventory.foreign),
+        orphans=len(inventory.orphans),
+    )
+
+
+def stranger_view(row: Instance) -> StrangerView:
+    """Return an instance that is not ours to touch."""
+    return StrangerView(
+        instance_id=row.instance_id,
+        label=row.label,
+        status=row.status,
+        dph_usd=None if row.dph is None else to_usd(row.dph),
+    )
+
+
+def explain_view(
+    rental: RentalView, record: Rental, trail: Sequence[StoredEvent], watch: watchdogs.Watch,
+    now: float,
+) -> ExplainView:  # fmt: skip
+    """Return the whole story of one rental. `trail`: its events and its jobs', oldest first."""
+    return ExplainView(
+        rental=rental,
+        timeline=[step_view(stored) for stored in trail],
+        phases=_phases(record, now),
+        watchdogs=[_watchdog(dog, watch) for dog in watchdogs.ALL],
+    )
+
+
+def step_view(stored: StoredEvent) -> StepView:
+    """Return one line of a timeline."""
+    line = story.tell(stored.event)
+    return StepView(
+        at=rfc3339(stored.event.at),
+        kind=ev.kind(stored.event),
+        text=line.text,
+        severity=line.severity,
+        job_id=getattr(stored.event, "job_id", None),
+    )
+
+
+def _phases(rental: Rental, now: float) -> list[PhaseCostView]:
+    """Return every phase entered with its length and the exact difference of the bill."""
+    end = rental.ended_at if rental.ended_at is not None else now
+    stops = [*rental.phases, (Phase.GONE, end)]
+    found = []
+    for (phase, began), (_, until) in pairwise(stops):
+        if phase is Phase.GONE:
+            continue
+        spent = billing.cost(rental, max(until, began)) - billing.cost(rental, began)
+        found.append(
+            PhaseCostView(
+                phase=phase, seconds=round(max(0.0, until - began), 3), cost_usd=to_usd(spent)
+            )
+        )
+    return found
+
+
+def _watchdog(dog: watchdogs.Watchdog, watch: watchdogs.Watch) -> WatchdogView:
+    alarm = dog.check(watch) if watch.rental.phase is not Phase.GONE else None
+    if alarm is not None:
+        why = alarm.action.why
+    elif dog.name in watch.rental.warned:
+        why = "has warned already"
+    else:
+        why = "not armed in this phase"
+    return WatchdogView(
+        name=dog.name,
+        watches=dog.watches,
+        limit=dog.limit(watch),
+        fires_at=None if alarm is None else rfc3339(alarm.at),
+        action=dog.action,
+        why=why,
+    )

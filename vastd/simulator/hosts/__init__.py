@@ -1,0 +1,1 @@
+"""The machines of the simulated Vast one can really SSH into: sandbox, disk, sshd."""

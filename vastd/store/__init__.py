@@ -1,0 +1,1 @@
+"""Durable state: one SQLite database, one lock, one writer."""
