@@ -7,6 +7,7 @@ Rules
 """
 
 import argparse
+import os
 from argparse import SUPPRESS, ArgumentParser, Namespace
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
@@ -32,6 +33,22 @@ _FLAGS: Final = {
 }
 _VALUED: Final = {"--socket": "socket", "--timeout": "timeout"}
 _MAX_SUGGESTIONS: Final = 3
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    def __init__(self, prog: str) -> None:
+        # The base class would import shutil to learn the width, with every option that is added.
+        super().__init__(prog, width=_columns() - 2)
+
+
+def _columns() -> int:
+    said = os.environ.get("COLUMNS", "")
+    if said.isascii() and said.isdigit():
+        return max(40, int(said))
+    try:
+        return max(40, os.get_terminal_size(1).columns)
+    except (OSError, ValueError):
+        return 80
 
 
 class Command(Protocol):
@@ -176,7 +193,7 @@ def make_parser(prog: str, name: str, command: Command, action: str | None) -> A
         prog=prog,
         description=COMMANDS[name][1].capitalize() + ".",
         epilog=f"examples:\n{command.EXAMPLES}" if command.EXAMPLES else None,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_Formatter,
         allow_abbrev=False,
         add_help=False,
     )

@@ -12,19 +12,23 @@ from msgspec.json import decode, encode
 from vastctl.errors import CliError
 
 REQUEST_S: Final = 10.0  # guess; it is on loopback
-# Names for what can go wrong -> where and how, in the simulator's terms.
-FAULTS: Final[dict[str, tuple[str, str]]] = {
-    "offer-gone": ("create", "offer_gone"),
-    "create-request-lost": ("create", "lose_request"),
-    "create-answer-lost": ("create", "lose_answer"),
-    "create-error-after": ("create", "http_500_after"),
-    "destroy-request-lost": ("destroy", "lose_request"),
-    "destroy-answer-lost": ("destroy", "lose_answer"),
-    "rate-limited": ("list", "http_429"),
-    "list-truncated": ("list", "truncated_page"),
-    "list-html": ("list", "html"),
-    "list-flicker": ("list", "flicker"),
-    "search-error": ("search", "http_500"),
+# Names for what can go wrong once -> the order the simulator understands (`POST /sim/faults`).
+FAULTS: Final[dict[str, dict[str, object]]] = {
+    "offer-gone": {"calls": [{"point": "create", "kind": "offer_gone"}]},
+    "create-request-lost": {"calls": [{"point": "create", "kind": "lose_request"}]},
+    "create-answer-lost": {"calls": [{"point": "create", "kind": "lose_answer"}]},
+    "create-error-after": {"calls": [{"point": "create", "kind": "http_500_after"}]},
+    "destroy-request-lost": {"calls": [{"point": "destroy", "kind": "lose_request"}]},
+    "destroy-answer-lost": {"calls": [{"point": "destroy", "kind": "lose_answer"}]},
+    "rate-limited": {"calls": [{"point": "list", "kind": "http_429"}]},
+    "list-truncated": {"calls": [{"point": "list", "kind": "truncated_page"}]},
+    "list-html": {"calls": [{"point": "list", "kind": "html"}]},
+    "list-flicker": {"calls": [{"point": "list", "kind": "flicker"}]},
+    "search-error": {"calls": [{"point": "search", "kind": "http_500"}]},
+    "boot-error": {"machine": {"kind": "boot_error", "message": "Error: image pull failed"}},
+    "wrong-gpu": {"machine": {"kind": "wrong_gpu"}},
+    "broken-gpu": {"machine": {"kind": "broken_gpu"}},
+    "ssh-key-missing": {"machine": {"kind": "ssh_auth", "healed_by_attach": True}},
 }
 
 
@@ -36,8 +40,12 @@ class Service(Struct, frozen=True, kw_only=True):
     pid: int | None = None
 
 
+class _Live(Struct, frozen=True, kw_only=True):
+    foreign: bool = False
+
+
 class _Status(Struct, frozen=True, kw_only=True):
-    live_contracts: int | None = None
+    live: list[_Live]
 
 
 def find_service(state: Path) -> Service | None:
@@ -49,31 +57,28 @@ def find_service(state: Path) -> Service | None:
 
 
 def live_contracts(service: Service) -> int:
-    """Return how many contracts the simulator still bills.
+    """Return how many contracts of ours the simulator still bills.
 
     Raises:
-        CliError: it does not answer, or not with a number.
+        CliError: it does not answer, or not with its status.
     """
     body = _request(service, "GET", "/sim/status")
     try:
-        count = decode(body, type=_Status).live_contracts
-    except DecodeError:
-        count = None
-    if count is None:
-        raise CliError(f"the simulator's status cannot be understood: {body[:200]!r}")
-    return count
+        status = decode(body, type=_Status)
+    except DecodeError as exc:
+        raise CliError(f"the simulator's status cannot be understood: {exc}") from exc
+    return sum(1 for contract in status.live if not contract.foreign)
 
 
 def inject(service: Service, name: str) -> None:
     """Let the fault `name` strike once."""
-    point, kind = FAULTS[name]
-    _request(service, "POST", "/sim/faults", {"point": point, "kind": kind})
+    _request(service, "POST", "/sim/faults", FAULTS[name])
 
 
 def end(service: Service) -> None:
     """End the simulator and everything it runs."""
     try:
-        _request(service, "POST", "/sim/stop")
+        _request(service, "POST", "/sim/shutdown")
     except CliError:
         if service.pid is not None:
             with suppress(OSError):

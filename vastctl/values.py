@@ -8,11 +8,11 @@ that no such number ever reaches a decision about money.
 import os
 import re
 from argparse import ArgumentTypeError
-from math import isfinite
 from typing import Final
 
 _UNITS_S: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_DURATION: Final = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)([smhd])")
+_DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)([smhd])")
+_DECIMAL: Final = re.compile(r"[0-9]{1,15}(?:\.[0-9]{0,9})?|\.[0-9]{1,9}")
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,40}")  # CONTRACT 2
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _BAD_IN_IMAGE: Final = re.compile(r"[\s\x00-\x1f\x7f'\"`$;|&<>\\]")
@@ -38,11 +38,10 @@ def duration(text: str) -> float:
 
 
 def _number(text: str, what: str, unit: str, limit: float, example: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        raise ArgumentTypeError(f"{text!r} is no number of {unit}: write {example}") from None
-    if not isfinite(number) or not 0 < number <= limit:
+    if not _DECIMAL.fullmatch(text):
+        raise ArgumentTypeError(f"{text!r} is no positive number of {unit}: write {example}")
+    number = float(text)
+    if not 0 < number <= limit:
         raise ArgumentTypeError(
             f"{what} {text!r} is out of range: more than 0, at most {limit:g} {unit}"
         )

@@ -79,6 +79,6 @@ class Shell:
     logs: LocalLogs
     envs: EnvFiles
     state_dir: Path
-    onstart: str = ""
+    onstart: Callable[[], str] = field(default=lambda: "")
     progress: ProgressSink = _no_progress
     locked: Callable[[], str | None] = field(default=lambda: None)  # why nothing may be rented

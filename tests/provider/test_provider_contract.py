@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 import trio
-from trio.testing import MockClock
 
 from support.provider_contract import ProviderContract, ProviderRig
 from support.small_vast import small_vast
@@ -37,7 +36,7 @@ class TestVastProviderPacedAndRetrying(ProviderContract):
     """As the daemon uses it."""
 
     @pytest.fixture
-    async def rig(self, autojump_clock: MockClock) -> AsyncIterator[ProviderRig]:
+    async def rig(self) -> AsyncIterator[ProviderRig]:
         async with small_vast() as rig:
             yield ProviderRig(
                 ReadRetrying(Paced(rig.provider), rng=Middling()),
@@ -52,7 +51,7 @@ class TestSimProvider(ProviderContract):
     """The simulated market, in memory, on virtual time."""
 
     @pytest.fixture
-    async def rig(self, autojump_clock: MockClock) -> ProviderRig:
+    async def rig(self) -> ProviderRig:
         def clock() -> float:
             return EPOCH + trio.current_time()
 

@@ -403,6 +403,25 @@ UNKNOWN: list[tuple[list[Any], type[ProviderError]]] = [
     ([page(1, 25, total=99, token="T2"), page(26, 25, total=99, token="T2")], OutcomeUnknown),
     ([page(1, 25, total=99, token="T2"), page(1, 25, total=99, token="T3")], OutcomeUnknown),
     ([page(1, 0, total=99, token="T2")], OutcomeUnknown),
+    # Instance 3 ended between the pages, and 26 slipped through.
+    ([page(1, 25, total=30, token="T2"), page(27, 4, total=29)], OutcomeUnknown),
+    # A page that comes again, however well it ends later.
+    (
+        [
+            page(1, 25, total=60, token="T2"),
+            page(26, 25, total=60, token="T2"),
+            page(51, 10, total=60),
+        ],
+        OutcomeUnknown,
+    ),
+    (
+        [
+            page(1, 25, total=26, token="T2"),
+            page(1, 25, total=26, token="T3"),
+            page(26, 1, total=26),
+        ],
+        OutcomeUnknown,
+    ),
     ([page(1, 25, total=99, token=7)], ContractChanged),
     ([{"instances": [{"id": number} for number in range(1, 26)]}], ContractChanged),
     ([{"success": True, "instances": [{"id": 1}, {"label": "x"}]}], ContractChanged),
@@ -476,6 +495,14 @@ async def test_a_key_that_is_there_already_is_as_good_as_added():
         await provider.attach_ssh_key(42, "ssh-ed25519 AAAA d")
 
     assert len(vast.asked) == 2
+
+
+async def test_a_key_for_an_instance_that_is_gone_already_is_not_attached():
+    gone = answer({"success": False, "error": "no_such_instance", "msg": "already gone"}, 404)
+
+    async with scripted(gone) as (provider, _vast):
+        with pytest.raises(NoSuchInstance):
+            await provider.attach_ssh_key(42, "ssh-ed25519 AAAA d")
 
 
 async def test_a_key_vast_will_not_take_is_refused():

@@ -229,7 +229,7 @@ def test_nan_and_infinity_in_a_body_are_missing_values():
 
 
 def test_text_that_spells_nan_or_infinity_is_no_number():
-    instance = an_instance(gpu_util="nan", dph_total="inf", disk_space="-inf")
+    instance = an_instance(gpu_util="nan", dph_total="inf", disk_space="inf")
 
     assert (instance.gpu_util, instance.dph, instance.disk_space_gb) == (None, None, None)
 

@@ -11,7 +11,7 @@ import trio
 
 from vastd.errors import ConfigError, StoreLocked
 from vastd.rpc import listen
-from vastd.rpc.listen import bind, listening, peer_allowed
+from vastd.rpc.listen import bind, listening, peer_allowed, uid_allowed
 
 
 @pytest.fixture
@@ -161,13 +161,22 @@ async def test_another_daemon_that_is_starting_is_an_error_not_a_race(run_dir):
         os.close(directory)
 
 
-@pytest.mark.parametrize(("uid", "allowed"), [(0, True), (None, False), ("self", True), (1, False)])
-async def test_only_our_user_and_root_may_connect(monkeypatch, uid, allowed):
-    uid = os.getuid() if uid == "self" else uid
-    monkeypatch.setattr(listen, "peer_uid", lambda _stream: uid)
-    monkeypatch.setattr(listen.os, "getuid", lambda: 1000 if uid != os.getuid() else uid)
+@pytest.mark.req("SEC-04")
+@pytest.mark.parametrize(
+    ("uid", "allowed"), [(1000, True), (0, True), (1001, False), (None, False)]
+)
+def test_only_our_user_and_root_may_connect(uid, allowed):
+    assert uid_allowed(uid, own=1000) is allowed
 
-    assert peer_allowed(None) is allowed
+
+async def test_a_peer_without_credentials_may_not_connect(caplog):
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    async with listener, await trio.testing.open_stream_to_socket_listener(listener):
+        stream = await listener.accept()
+
+        assert peer_allowed(stream) is False
+        await stream.aclose()
+    assert "client refused" in caplog.text
 
 
 PASSED = """

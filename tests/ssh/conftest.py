@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from ssh.sshd_rig import running_sshd
 
+from ssh.sshd_rig import running_sshd
 from vastd.ssh.asyncssh_adapter import open_dialer
 from vastd.ssh.known_hosts import KnownHosts
 

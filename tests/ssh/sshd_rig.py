@@ -1,5 +1,6 @@
 """A real OpenSSH server on loopback that plays a rented machine: own home, GPU stand-ins."""
 
+import contextlib
 import os
 import shutil
 import socket
@@ -14,11 +15,15 @@ from vastd.core.market import Instance
 from vastd.jobs.port import BoxTarget
 
 SSHD = "/usr/sbin/sshd"
-SFTP_SERVERS = ("/usr/lib/openssh/sftp-server", "/usr/libexec/sftp-server", "/usr/lib/ssh/sftp-server")
+SFTP_SERVERS = (
+    "/usr/lib/openssh/sftp-server",
+    "/usr/libexec/sftp-server",
+    "/usr/lib/ssh/sftp-server",
+)
 TOOL_DIRS = ("/usr/local/bin", "/usr/bin", "/bin")
 
 WRAPPER = """#!/bin/sh
-# Every command of every session passes here, as it would pass the machine's login shell.
+# Every command of every session passes here, as it would pass the machine's start-up files.
 HOME={home}; PATH={path}; TMUX_TMPDIR={home}
 export HOME PATH TMUX_TMPDIR
 unset TMUX
@@ -49,7 +54,10 @@ echo "Cuda compilation tools, release 12.1, V12.1.105"
 class Sshd:
     """Starts one `sshd -i` per connection, so that no port is guessed and nothing is awaited."""
 
-    def __init__(self, directory: Path, *, hidden: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, directory: Path, *, hidden: tuple[str, ...] = (), login_shell: bool = False
+    ) -> None:
+        """`hidden` tools are missing there; `login_shell` puts a noisy shell in the way."""
         self.directory = directory
         self.home = directory / "home"
         self.workspace = self.home / "workspace"
@@ -57,13 +65,13 @@ class Sshd:
         self.accepted = 0
         self._peers: list[socket.socket] = []
         self._processes: list[subprocess.Popen[bytes]] = []
-        self._make_home(hidden)
+        self._make_home(hidden, login_shell)
         self.client_key = directory / "client_key"
         self.new_host_key()
         keygen(self.client_key)
         shutil.copy(f"{self.client_key}.pub", directory / "authorized_keys")
 
-    def _make_home(self, hidden: tuple[str, ...]) -> None:
+    def _make_home(self, hidden: tuple[str, ...], login_shell: bool) -> None:
         stubs = self.directory / "stubs"
         for each in (self.home, stubs):
             each.mkdir()
@@ -73,8 +81,13 @@ class Sshd:
         path = f"{stubs}:{os.environ['PATH']}"
         if hidden:
             path = f"{stubs}:{tools_without(self.directory / 'tools', hidden)}"
-        self.wrapper = self.directory / "wrapper"
-        write_script(self.wrapper, WRAPPER.format(home=self.home, path=path))
+        wrapper = self.directory / "wrapper"
+        write_script(wrapper, WRAPPER.format(home=self.home, path=path))
+        self._session = (
+            f"ForceCommand {wrapper}"
+            if login_shell
+            else f"SetEnv HOME={self.home} PATH={path} TMUX_TMPDIR={self.home}"
+        )
 
     def new_host_key(self) -> None:
         """Give the server another identity, as if another machine answered."""
@@ -86,7 +99,7 @@ class Sshd:
             f"HostKey {key}\nAuthorizedKeysFile {self.directory}/authorized_keys\n"
             "StrictModes no\nUsePAM no\nPasswordAuthentication no\nPidFile none\n"
             "KbdInteractiveAuthentication no\nPermitRootLogin prohibit-password\n"
-            f"Subsystem sftp {sftp}\nForceCommand {self.wrapper}\nMaxSessions 10\n"
+            f"Subsystem sftp {sftp}\n{self._session}\nMaxSessions 10\n"
             f"Banner {self.directory}/banner\nLogLevel ERROR\n"
         )
         (self.directory / "banner").write_text("Welcome to vast.ai.\nHave fun!\n")
@@ -103,22 +116,19 @@ class Sshd:
             await stream.aclose()
             peer.setblocking(True)  # sshd expects a plain descriptor
             self._peers.append(peer)
-            self._processes.append(
-                subprocess.Popen(
-                    [SSHD, "-i", "-e", "-f", str(self.directory / "sshd_config")],
-                    stdin=peer,
-                    stdout=peer,
-                    stderr=subprocess.DEVNULL,
-                )
-            )
+            self._start(peer)
+
+    def _start(self, peer: socket.socket) -> None:
+        command = [SSHD, "-i", "-e", "-f", str(self.directory / "sshd_config")]
+        self._processes.append(
+            subprocess.Popen(command, stdin=peer, stdout=peer, stderr=subprocess.DEVNULL)
+        )
 
     def cut(self) -> None:
         """Break every connection at once, as a network does."""
         for peer in self._peers:
-            try:
+            with contextlib.suppress(OSError):  # already closed by its client
                 peer.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass  # already closed by its client
             peer.close()
         self._peers.clear()
 
@@ -129,7 +139,9 @@ class Sshd:
             process.wait()
         if shutil.which("tmux"):
             environment = {**os.environ, "TMUX_TMPDIR": str(self.home)}
-            subprocess.run(["tmux", "kill-server"], env=environment, capture_output=True, check=False)
+            subprocess.run(
+                ["tmux", "kill-server"], env=environment, capture_output=True, check=False
+            )
 
 
 def target(port: int, instance_id: int = 42) -> BoxTarget:
@@ -139,10 +151,12 @@ def target(port: int, instance_id: int = 42) -> BoxTarget:
 
 
 @asynccontextmanager
-async def running_sshd(directory: Path, *, hidden: tuple[str, ...] = ()) -> AsyncIterator[Sshd]:
+async def running_sshd(
+    directory: Path, *, hidden: tuple[str, ...] = (), login_shell: bool = False
+) -> AsyncIterator[Sshd]:
     if os.geteuid() == 0:
-        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # where sshd drops its rights
-    rig = Sshd(directory, hidden=hidden)
+        os.makedirs("/run/sshd", mode=0o755, exist_ok=True)  # where sshd drops its rights
+    rig = Sshd(directory, hidden=hidden, login_shell=login_shell)
     (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
     rig.port = listener.socket.getsockname()[1]
     async with trio.open_nursery() as nursery:
@@ -168,7 +182,7 @@ class Relay:
 
     async def _handle(self, client: trio.SocketStream) -> None:
         server = await trio.open_tcp_stream("127.0.0.1", self._to_port)
-        async with trio.open_nursery() as nursery:
+        async with client, server, trio.open_nursery() as nursery:
             nursery.start_soon(self._pump, client, server)
             nursery.start_soon(self._pump, server, client)
 

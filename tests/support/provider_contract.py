@@ -1,7 +1,8 @@
 """What every implementation of the provider port must do, whoever answers behind it.
 
 Subclass `ProviderContract` in a test module and give it a fixture `rig`; the market behind it
-must be fresh, have credit, at least 30 offers and no instance.
+must be fresh, have credit, at least 30 offers and no instance. Time jumps; a subclass that talks
+to another process overrides `clock` with `MockClock(rate=1.0)`, which is real time.
 """
 
 from collections.abc import Awaitable, Callable
@@ -9,6 +10,8 @@ from typing import Any
 
 import pytest
 from msgspec import Struct
+from trio.abc import Clock
+from trio.testing import MockClock
 
 from vastd.core.market import CreateSpec, Instance, Offer, OfferQuery
 from vastd.core.money import Micros
@@ -63,25 +66,32 @@ async def read(rig: ProviderRig, instance_id: int) -> Instance:
 
 
 class ProviderContract:
-    """The tests; every one gets a fresh `rig`."""
+    """The tests; every one gets a fresh `rig`.
+
+    They name `clock` because pytest-trio takes the clock only from a test's own arguments.
+    """
+
+    @pytest.fixture
+    def clock(self) -> Clock:
+        return MockClock(autojump_threshold=0)
 
     # -- searching -----------------------------------------------------------------------
 
-    async def test_a_search_keeps_to_its_limit_and_order(self, rig: ProviderRig):
+    async def test_a_search_keeps_to_its_limit_and_order(self, rig: ProviderRig, clock: Clock):
         found = await offers(rig, limit=20)
 
         assert len(found) == 20
         assert [offer.dph for offer in found] == sorted(offer.dph for offer in found)
         assert len({offer.offer_id for offer in found}) == 20
 
-    async def test_a_search_orders_downwards_too(self, rig: ProviderRig):
+    async def test_a_search_orders_downwards_too(self, rig: ProviderRig, clock: Clock):
         found = await offers(rig, order=[("dph_total", "desc")])
 
         assert [offer.dph for offer in found] == sorted(
             (offer.dph for offer in found), reverse=True
         )
 
-    async def test_a_search_filters(self, rig: ProviderRig):
+    async def test_a_search_filters(self, rig: ProviderRig, clock: Clock):
         name = (await offers(rig))[0].gpu_name
 
         found = await offers(rig, filters={"gpu_name": {"eq": name}, "num_gpus": {"lte": 1}})
@@ -90,7 +100,7 @@ class ProviderContract:
         assert {(offer.gpu_name, offer.num_gpus) for offer in found} == {(name, 1)}
         assert await offers(rig, filters={"gpu_name": {"eq": "Abacus"}}) == []
 
-    async def test_a_larger_disk_costs_more_in_every_offer(self, rig: ProviderRig):
+    async def test_a_larger_disk_costs_more_in_every_offer(self, rig: ProviderRig, clock: Clock):
         small = {offer.offer_id: offer.dph for offer in await offers(rig, disk_gb=10.0)}
         large = {offer.offer_id: offer.dph for offer in await offers(rig, disk_gb=200.0)}
 
@@ -100,10 +110,12 @@ class ProviderContract:
 
     # -- renting -------------------------------------------------------------------------
 
-    async def test_an_account_without_machines_lists_none(self, rig: ProviderRig):
+    async def test_an_account_without_machines_lists_none(self, rig: ProviderRig, clock: Clock):
         assert await rig.provider.list_instances() == []
 
-    async def test_a_created_instance_is_listed_once_with_its_label(self, rig: ProviderRig):
+    async def test_a_created_instance_is_listed_once_with_its_label(
+        self, rig: ProviderRig, clock: Clock
+    ):
         instance_id = await rent(rig)
 
         (instance,) = await rig.provider.list_instances()
@@ -111,7 +123,7 @@ class ProviderContract:
         assert instance.is_bid is False
         assert (await read(rig, instance_id)).label == LABEL
 
-    async def test_a_bid_rents_interruptible(self, rig: ProviderRig):
+    async def test_a_bid_rents_interruptible(self, rig: ProviderRig, clock: Clock):
         found = await offers(rig, interruptible=True)
         offer = next(offer for offer in found if offer.min_bid is not None)
         assert offer.min_bid is not None
@@ -121,7 +133,7 @@ class ProviderContract:
 
         assert (await read(rig, created.instance_id)).is_bid is True
 
-    async def test_an_offer_can_be_rented_once(self, rig: ProviderRig):
+    async def test_an_offer_can_be_rented_once(self, rig: ProviderRig, clock: Clock):
         offer = (await offers(rig))[0]
         await rig.provider.create_instance(a_spec(offer))
 
@@ -130,7 +142,7 @@ class ProviderContract:
 
         assert len(await listed(rig)) == 1
 
-    async def test_an_offer_that_never_was_is_gone(self, rig: ProviderRig):
+    async def test_an_offer_that_never_was_is_gone(self, rig: ProviderRig, clock: Clock):
         offer = (await offers(rig))[0]
 
         with pytest.raises(OfferGone):
@@ -139,7 +151,9 @@ class ProviderContract:
         assert await listed(rig) == []
 
     @pytest.mark.parametrize("changes", [{"image": "two words"}, {"onstart": "x" * 5000}])
-    async def test_a_bad_spec_rents_nothing(self, changes: dict[str, Any], rig: ProviderRig):
+    async def test_a_bad_spec_rents_nothing(
+        self, changes: dict[str, Any], rig: ProviderRig, clock: Clock
+    ):
         offer = (await offers(rig))[0]
 
         with pytest.raises(BadSpec):
@@ -147,7 +161,9 @@ class ProviderContract:
 
         assert await listed(rig) == []
 
-    async def test_more_instances_than_one_page_are_all_listed(self, rig: ProviderRig):
+    async def test_more_instances_than_one_page_are_all_listed(
+        self, rig: ProviderRig, clock: Clock
+    ):
         made = []
         for offer in await offers(rig, limit=60):
             if len(made) == 26:
@@ -163,7 +179,9 @@ class ProviderContract:
 
     # -- a life --------------------------------------------------------------------------
 
-    async def test_a_machine_comes_up_with_a_way_in_and_a_price(self, rig: ProviderRig):
+    async def test_a_machine_comes_up_with_a_way_in_and_a_price(
+        self, rig: ProviderRig, clock: Clock
+    ):
         instance_id = await rent(rig)
 
         await rig.let_pass(rig.boot_s)
@@ -174,7 +192,9 @@ class ProviderContract:
         assert instance.storage_dph
         assert instance.direct_ssh_port or (instance.ssh_host and instance.ssh_port)
 
-    async def test_a_destroyed_instance_leaves_the_list_and_reads_as_none(self, rig: ProviderRig):
+    async def test_a_destroyed_instance_leaves_the_list_and_reads_as_none(
+        self, rig: ProviderRig, clock: Clock
+    ):
         kept = await rent(rig, label="kept")
         instance_id = await rent(rig)
 
@@ -186,7 +206,9 @@ class ProviderContract:
         with pytest.raises(NoSuchInstance):
             await rig.provider.destroy_instance(instance_id)
 
-    async def test_a_stopped_machine_stays_and_can_be_started_again(self, rig: ProviderRig):
+    async def test_a_stopped_machine_stays_and_can_be_started_again(
+        self, rig: ProviderRig, clock: Clock
+    ):
         instance_id = await rent(rig)
         await rig.let_pass(rig.boot_s)
 
@@ -201,7 +223,7 @@ class ProviderContract:
         assert stopped.intended_status == "stopped"
         assert (started.status, started.intended_status) == ("running", "running")
 
-    async def test_a_label_is_replaced(self, rig: ProviderRig):
+    async def test_a_label_is_replaced(self, rig: ProviderRig, clock: Clock):
         instance_id = await rent(rig)
 
         await rig.provider.set_label(instance_id, "another vastd-ab12cd34-r-2")
@@ -212,7 +234,7 @@ class ProviderContract:
 
     # -- what does not exist -------------------------------------------------------------
 
-    async def test_an_unknown_id_reads_as_none(self, rig: ProviderRig):
+    async def test_an_unknown_id_reads_as_none(self, rig: ProviderRig, clock: Clock):
         assert await rig.provider.get_instance(NO_INSTANCE) is None
 
     @pytest.mark.parametrize(
@@ -227,14 +249,16 @@ class ProviderContract:
         ],
     )
     async def test_an_unknown_id_cannot_be_changed(
-        self, name: str, args: tuple[Any, ...], rig: ProviderRig
+        self, name: str, args: tuple[Any, ...], rig: ProviderRig, clock: Clock
     ):
         with pytest.raises(NoSuchInstance):
             await getattr(rig.provider, name)(NO_INSTANCE, *args)
 
     # -- keys and account ----------------------------------------------------------------
 
-    async def test_ssh_keys_start_empty_and_keep_what_is_added(self, rig: ProviderRig):
+    async def test_ssh_keys_start_empty_and_keep_what_is_added(
+        self, rig: ProviderRig, clock: Clock
+    ):
         before = await rig.provider.list_ssh_keys()
         await rig.provider.add_ssh_key(PUBLIC_KEY)
         after = await rig.provider.list_ssh_keys()
@@ -242,7 +266,9 @@ class ProviderContract:
         assert before == []
         assert [key.public_key for key in after] == [PUBLIC_KEY]
 
-    async def test_a_running_machine_takes_a_key_as_often_as_it_is_given(self, rig: ProviderRig):
+    async def test_a_running_machine_takes_a_key_as_often_as_it_is_given(
+        self, rig: ProviderRig, clock: Clock
+    ):
         instance_id = await rent(rig)
         await rig.let_pass(rig.boot_s)
 
@@ -251,7 +277,7 @@ class ProviderContract:
 
         assert (await read(rig, instance_id)).status == "running"
 
-    async def test_the_account_shows_its_credit(self, rig: ProviderRig):
+    async def test_the_account_shows_its_credit(self, rig: ProviderRig, clock: Clock):
         account = await rig.provider.get_account()
 
         assert account.credit is not None
@@ -259,7 +285,9 @@ class ProviderContract:
 
     # -- a wrong key ---------------------------------------------------------------------
 
-    async def test_a_wrong_key_is_rejected_everywhere_and_does_nothing(self, rig: ProviderRig):
+    async def test_a_wrong_key_is_rejected_everywhere_and_does_nothing(
+        self, rig: ProviderRig, clock: Clock
+    ):
         instance_id = await rent(rig)
         spec = a_spec((await offers(rig))[0])
         stranger = rig.stranger

@@ -159,7 +159,7 @@ class Stream(io.TextIOWrapper):
 
     @property
     def text(self) -> str:
-        return self.bytes.decode()
+        return self.bytes.decode(errors="replace")
 
 
 class Ran:

@@ -19,12 +19,12 @@ def test_a_duration_is_a_number_with_its_unit(text: str, seconds: float) -> None
     "text", ["", "20", "m", "-5m", "0s", "nan", "infs", "1e9h", "5 minutes", "2h30", "99999d", "٣m"]
 )
 def test_a_malformed_duration_is_refused_with_an_example(text: str) -> None:
-    with pytest.raises(ArgumentTypeError, match="365d|90s, 20m, 2h or 1d"):
+    with pytest.raises(ArgumentTypeError, match=r"365d|90s, 20m, 2h or 1d"):
         values.duration(text)
 
 
 @pytest.mark.parametrize("read", [values.hours, values.usd, values.gpu_ram_gb, values.disk_gb])
-@pytest.mark.parametrize("text", ["nan", "inf", "-inf", "-1", "0", "1e300", "", "ten", "1_0e9"])
+@pytest.mark.parametrize("text", ["nan", "inf", "-inf", "-1", "0", "1e300", "", "ten", "1_0", "٣"])
 def test_no_odd_number_passes(read: object, text: str) -> None:
     with pytest.raises(ArgumentTypeError):
         read(text)  # type: ignore[operator]

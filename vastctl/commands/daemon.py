@@ -7,6 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from msgspec.json import encode
+
 from vastctl import values, words
 from vastctl.client import new_request_id
 from vastctl.commands.ls import inventory_lines
@@ -15,7 +17,6 @@ from vastctl.errors import CliError, ConnectionLost, DaemonAbsent
 from vastctl.link import candidates
 from vastctl.spawn import await_answer, await_end, spawn, tail
 from vastctl.table import pairs, table
-from msgspec.json import encode
 from vastd_protocol import paths
 from vastd_protocol.errors import ExitCode
 from vastd_protocol.methods import daemon

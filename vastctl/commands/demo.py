@@ -157,10 +157,7 @@ class _Stage:
         if service is None:
             raise CliError("the simulator left no service.json: no fault can be injected")
         simulated.inject(service, fault)
-        point, kind = simulated.FAULTS[fault]
-        self.ctx.screen.step(
-            "warning", f"fault arranged: the next {point} meets {kind.replace('_', ' ')}"
-        )
+        self.ctx.screen.step("warning", f"arranged to go wrong once: {fault.replace('-', ' ')}")
 
     def nothing_left(self) -> bool:
         """Ask the simulator itself whether anything still bills, and tell it."""

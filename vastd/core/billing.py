@@ -27,11 +27,14 @@ _STORAGE_ONLY: Final = frozenset(
 
 def cost(rental: Rental, now: float) -> Micros:
     """Return what `rental` has cost until `now`, each segment rounded up."""
-    total = 0
-    for segment, following in zip(rental.rates, [*rental.rates[1:], None], strict=True):
-        until = following.since if following is not None else now
-        total += for_seconds(segment.rate, until - segment.since)
-    return Micros(total)
+    ends = [*(segment.since for segment in rental.rates[1:]), now]
+    return Micros(
+        sum(
+            for_seconds(segment.rate, until - segment.since)
+            # Without segments nothing bills yet, and `ends` holds only `now`.
+            for segment, until in zip(rental.rates, ends, strict=False)
+        )
+    )
 
 
 def rate(rental: Rental) -> Micros:

@@ -211,8 +211,8 @@ def _with_fields(rental: Rental, event: ev.RentalEvent) -> Rental:
             return structs.replace(rental, running_at=at)
         case ev.KeyAttached():
             return structs.replace(rental, key_attached=True)
-        case ev.BecameReady(at=at):
-            return structs.replace(rental, ready_at=rental.ready_at or at)
+        case ev.BecameReady(at=at, route=route):
+            return structs.replace(rental, ready_at=rental.ready_at or at, route=route)
         case ev.CollectVerified():
             return structs.replace(rental, collect_failures=0, collect_failed_at=None)
         case ev.CollectFailed(at=at):

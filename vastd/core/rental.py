@@ -134,6 +134,7 @@ class Rental(Struct, frozen=True, kw_only=True):
     end_detail: str | None = None
     rates: tuple[RateSegment, ...] = ()
     warned: frozenset[str] = frozenset()  # watchdogs whose warning was given
+    route: str | None = None  # which way SSH was proven: direct or proxy
     key_attached: bool = False
     refused_for_all: bool = False  # every other offer would be refused for the same reason
     collect_failures: int = 0

@@ -79,7 +79,7 @@ def _spec(shell: Shell, rental: Rental) -> CreateSpec:
         image=rental.order.image,
         disk_gb=rental.order.disk_gb,
         label=rental.label,
-        onstart=shell.onstart,
+        onstart=shell.onstart(),
         bid=rental.order.bid,
     )
 

@@ -9,6 +9,7 @@ Rules
 """
 
 import hashlib
+import math
 import secrets
 import shlex
 from importlib import resources
@@ -22,6 +23,7 @@ from vastd.ssh.port import CommandResult, SshConnection
 
 _NOISE_BYTES: Final = 64 * 1024  # guess: room for banners before and after an answer
 _CALL_TIMEOUT_S: Final = 60.0  # guess: two hanging nvidia-smi calls of 30 s each
+_GRACE_S: Final = 1  # so that our own time-out comes first and names the command
 _TERMINAL_TIMEOUT_S: Final = 10.0  # guess; the terminal only has to make one file
 _QUOTED_BYTES: Final = 400  # how much of a machine's words goes into a message
 
@@ -67,7 +69,8 @@ class RemoteShell:
         nonce = secrets.token_hex(8)
         words = shlex.join(["vastd_framed", nonce, function, *arguments])
         script = f"{self._runner}\n{words} </dev/null\n"
-        answer = await self._ask("exec /bin/sh -s", script.encode(), nonce, timeout_s, limit_bytes)
+        command = bounded("exec /bin/sh -s", timeout_s)
+        answer = await self._ask(command, script.encode(), nonce, timeout_s, limit_bytes)
         return _expect_success(answer, function)
 
     async def pipe(
@@ -84,7 +87,8 @@ class RemoteShell:
             f"printf '\\n@@vastd-begin {nonce}\\n'; ( {script} ); "
             f"printf '\\n@@vastd-end {nonce} %s\\n' \"$?\""
         )
-        command = shlex.join(["exec", "/bin/sh", "-c", framed, "vastd", *arguments])
+        words = shlex.join(["exec", "/bin/sh", "-c", framed, "vastd", *arguments])
+        command = bounded(words, timeout_s)
         return await self._ask(command, stdin, nonce, timeout_s, limit_bytes)
 
     async def install(self) -> None:
@@ -131,6 +135,20 @@ class RemoteShell:
                 await process.send(b" " + touch + b"; exec true\n")
                 while await process.receive(4096):
                     pass
+
+
+def bounded(command: str, timeout_s: float) -> str:
+    """Return a command that ends itself on the machine soon after we stopped waiting.
+
+    Closing a channel does not end what runs in it, and sshd refuses to pass signals on for
+    root (OpenSSH 9.2, session.c), which is what every Vast login is.
+    """
+    limit = str(max(1, math.ceil(timeout_s) + _GRACE_S))
+    script = (
+        "timeout -k 5 5 true >/dev/null 2>&1 && "
+        'exec timeout -k 5 "$1" /bin/sh -c "$0"; exec /bin/sh -c "$0"'
+    )
+    return shlex.join(["exec", "/bin/sh", "-c", script, command, limit])
 
 
 def find_answer(result: CommandResult, nonce: str) -> Answer | None:

@@ -6,13 +6,6 @@ from pathlib import Path
 from typing import Protocol
 
 import trio
-from vastd_protocol.methods.config import ConfigView, SettingView, Value
-from vastd_protocol.methods.daemon import DaemonInfo
-from vastd_protocol.methods.doctor import DoctorView
-from vastd_protocol.methods.job import JobView
-from vastd_protocol.methods.offer import OfferSearchParams, OffersView
-from vastd_protocol.methods.rental import RentalView
-from vastd_protocol.methods.task import OptionView, PlanParams, PlanView
 
 from vastd.core.job import Job, Needs
 from vastd.core.money import Micros
@@ -22,8 +15,14 @@ from vastd.rpc.hub import Hub
 from vastd.rpc.views.job import job_view
 from vastd.rpc.views.rental import rental_view
 from vastd.shell import Choice, Shell
-from vastd.ssh.identity import Identity
 from vastd.supervisor import Supervisor
+from vastd_protocol.methods.config import ConfigView, SettingView, Value
+from vastd_protocol.methods.daemon import DaemonInfo
+from vastd_protocol.methods.doctor import DoctorView
+from vastd_protocol.methods.job import JobView
+from vastd_protocol.methods.offer import OfferSearchParams, OffersView
+from vastd_protocol.methods.rental import RentalView
+from vastd_protocol.methods.task import OptionView, PlanParams, PlanView
 
 
 class Planner(Protocol):
@@ -86,8 +85,8 @@ class Context:
     info: DaemonInfo
     socket: Path
     vast_url: str
-    key_origin: str | None
-    identity: Callable[[], Identity]
+    key_origin: Callable[[], str | None]
+    identity: Callable[[], Path]
     known_hosts_file: Callable[[int], Path]
     acknowledge: Callable[[], None]
     stop: trio.Event = field(default_factory=trio.Event)

@@ -92,8 +92,9 @@ async def serve(settings: ServiceSettings) -> None:
         market = _open_market(settings)
         listeners = await trio.open_tcp_listeners(settings.port, host=LOOPBACK)
         url = f"http://{LOOPBACK}:{listeners[0].socket.getsockname()[1]}"
-        async with open_fleet(market, support, state_dir, facade_url=url) as fleet:
-            backend = Backend(market, Faults(time.time), fleet, time.time)
+        faults = Faults(time.time)
+        async with open_fleet(market, support, state_dir, facade_url=url, faults=faults) as fleet:
+            backend = Backend(market, faults, fleet, time.time)
             backend.url = url
             _inject(named, backend, fleet)
             info = ServiceInfo(

@@ -13,10 +13,10 @@ import contextlib
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import asyncssh
 import trio
@@ -32,9 +32,12 @@ from vastd.errors import (
 from vastd.jobs.port import Endpoint
 from vastd.ssh.asyncssh_errors import caused_by, reason, translated
 from vastd.ssh.asyncssh_files import AsyncsshFiles
+from vastd.ssh.asyncssh_streams import Capture, Process, end_channel
 from vastd.ssh.known_hosts import KnownHosts, host_key_changed
 from vastd.ssh.openssh import CONNECT_TIMEOUT_S, KEEPALIVE_COUNT, KEEPALIVE_INTERVAL_S
 from vastd.ssh.port import CommandResult, SftpFiles, SshConnection, SshDialer, SshProcess
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +53,6 @@ _FIRST_HOST_KEY_ALGS: Final = [
     "rsa-sha2-512",
     "rsa-sha2-256",
 ]
-_SIGNALS: Final = {"HUP": 1, "INT": 2, "QUIT": 3, "ABRT": 6, "KILL": 9, "SEGV": 11, "TERM": 15}
 
 
 @asynccontextmanager
@@ -70,17 +72,44 @@ async def open_dialer(
     async with trio_asyncio.open_loop() as loop:
         # By default an exception in a stray callback would end the whole daemon.
         loop.set_exception_handler(_log_stray_exception)
-        yield _Dialer(loop, identity, known_hosts, connect_timeout_s, login_timeout_s, keepalive_s)
+        yield _Dialer(
+            _EnteredLoop(loop),
+            identity,
+            known_hosts,
+            connect_timeout_s,
+            login_timeout_s,
+            keepalive_s,
+        )
 
 
 def _log_stray_exception(_loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
     logger.warning("ssh: %s: %r", context.get("message"), context.get("exception"))
 
 
+class _EnteredLoop:
+    """The loop, entered anew for each call.
+
+    asyncio finds its loop by a context variable that only tasks born under `open_loop` have; our
+    callers are the daemon's own tasks.
+    """
+
+    def __init__(self, loop: trio_asyncio.TrioEventLoop) -> None:
+        self._loop = loop
+
+    async def run_aio_coroutine(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run an asyncio coroutine from a trio task and return its result."""
+        token = trio_asyncio.current_loop.set(self._loop)
+        try:
+            result: T = await self._loop.run_aio_coroutine(coroutine)
+            return result
+        finally:
+            trio_asyncio.current_loop.reset(token)
+
+
 class _Dialer:
     def __init__(
         self,
-        loop: trio_asyncio.TrioEventLoop,
+        loop: _EnteredLoop,
         identity: Path,
         known_hosts: KnownHosts,
         connect_timeout_s: float,
@@ -117,7 +146,7 @@ class _Dialer:
             self._record(instance_id, witness)
             raise
         self._record(instance_id, witness)
-        return _Connection(self._loop, connection, endpoint, where)
+        return _Connection(self._loop, connection, endpoint, where, witness)
 
     def _record(self, instance_id: int, witness: "_HostKeyWitness") -> None:
         if witness.first_key is not None:
@@ -175,7 +204,11 @@ class _HostKeyWitness(asyncssh.SSHClient):
     def __init__(self, known_key: str | None) -> None:
         self.known_key = known_key
         self.first_key: str | None = None
+        self.lost: Exception | None = None  # None while open, and after our own close
         self._saw_other_key = False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost = exc
 
     def validate_host_public_key(
         self, host: str, addr: str, port: int, key: asyncssh.SSHKey
@@ -198,15 +231,18 @@ class _HostKeyWitness(asyncssh.SSHClient):
 class _Connection:
     def __init__(
         self,
-        loop: trio_asyncio.TrioEventLoop,
+        loop: _EnteredLoop,
         connection: asyncssh.SSHClientConnection,
         endpoint: Endpoint,
         where: str,
+        witness: _HostKeyWitness,
     ) -> None:
         self._loop = loop
         self._connection = connection
         self._endpoint = endpoint
         self._where = where
+        self._witness = witness
+        self._worn_out = False
         self._slots = trio.Semaphore(_MAX_CHANNELS)
 
     @property
@@ -215,7 +251,7 @@ class _Connection:
 
     @property
     def is_open(self) -> bool:
-        return not self._connection.is_closed()
+        return not (self._worn_out or self._connection.is_closed())
 
     async def run(
         self, command: str, *, stdin: bytes = b"", timeout_s: float, limit_bytes: int
@@ -223,17 +259,17 @@ class _Connection:
         try:
             with trio.fail_after(timeout_s):
                 async with self._slots:
-                    with translated(self._where):
-                        result: CommandResult = await self._loop.run_aio_coroutine(
-                            self._aio_capture(command, stdin, limit_bytes)
-                        )
+                    with self._translated():
+                        return await self._capture(command, stdin, limit_bytes)
         except trio.TooSlowError as exc:
             raise SshTimeout(f"{self._where}: a command did not end in {timeout_s:g} s") from exc
-        return result
 
-    async def _aio_capture(self, command: str, stdin: bytes, limit_bytes: int) -> CommandResult:
-        session = _Capture(limit_bytes)
-        channel, _ = await self._connection.create_session(lambda: session, command, encoding=None)
+    async def _capture(self, command: str, stdin: bytes, limit_bytes: int) -> CommandResult:
+        session = Capture(limit_bytes)
+        opening = self._connection.create_session(lambda: session, command, encoding=None)
+        channel, _ = await self._loop.run_aio_coroutine(
+            _aio_open(opening, lambda opened: end_channel(opened[0]))
+        )
         try:
             # A command may end without reading its input; its own result tells the rest.
             with contextlib.suppress(OSError):
@@ -241,39 +277,34 @@ class _Connection:
                 channel.write_eof()
             await session.ended.wait()
         finally:
-            _end(channel)
-        if session.error is not None:
-            raise session.error
-        if session.exit_code is None:
-            raise asyncssh.ConnectionLost("a command ended without an exit code")
-        return CommandResult(
-            exit_code=session.exit_code,
-            stdout=bytes(session.stdout),
-            stderr=bytes(session.stderr),
-            truncated=session.truncated,
-        )
+            if not session.ended.is_set():
+                end_channel(channel)
+        return session.result()
 
     @asynccontextmanager
     async def open_process(
         self, command: str, *, terminal: bool = False
     ) -> AsyncIterator[SshProcess]:
         async with self._slots:
-            with translated(self._where):
+            with self._translated():
+                opening = self._connection.open_session(
+                    command, encoding=None, term_type="xterm" if terminal else None
+                )
                 writer, reader, _stderr = await self._loop.run_aio_coroutine(
-                    self._connection.open_session(
-                        command, encoding=None, term_type="xterm" if terminal else None
-                    )
+                    _aio_open(opening, lambda opened: end_channel(opened[0].channel))
                 )
             try:
-                yield _Process(self._loop, writer, reader, self._where)
+                yield Process(self._loop.run_aio_coroutine, writer, reader, self._translated)
             finally:
-                _end(writer.channel)
+                end_channel(writer.channel)
 
     @asynccontextmanager
     async def open_sftp(self) -> AsyncIterator[SftpFiles]:
         async with self._slots:
             with self._file_errors("opening the file service (sftp)"):
-                client = await self._loop.run_aio_coroutine(self._connection.start_sftp_client())
+                client = await self._loop.run_aio_coroutine(
+                    _aio_open(self._connection.start_sftp_client(), lambda opened: opened.exit())
+                )
             try:
                 yield AsyncsshFiles(self._loop.run_aio_coroutine, client, self._file_errors)
             finally:
@@ -283,10 +314,24 @@ class _Connection:
                     await self._loop.run_aio_coroutine(client.wait_closed())
 
     @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Also name a lost connection by its cause, where asyncssh only says it is closed."""
+        try:
+            with translated(self._where):
+                yield
+        except SshClosed as exc:
+            # Sessions that hang on the machine use up its limit: a new connection has its own.
+            self._worn_out |= isinstance(exc.__cause__, asyncssh.ChannelOpenError)
+            with translated(self._where):
+                if self._witness.lost is not None:
+                    raise self._witness.lost from None
+            raise
+
+    @contextmanager
     def _file_errors(self, what: str) -> Iterator[None]:
         """Tell a broken way from a file that could not be read or written there."""
         try:
-            with translated(self._where):
+            with self._translated():
                 yield
         except (SshClosed, TransferFailed) as exc:
             cause = exc.__cause__
@@ -307,77 +352,19 @@ class _Connection:
             self._connection.abort()
 
 
-class _Capture(asyncssh.SSHClientSession[bytes]):
-    """Collects a command's output up to a limit and drains the rest."""
+async def _aio_open(opening: Awaitable[T], discard: Callable[[T], None]) -> T:
+    """Open something; when cancelled meanwhile, discard it as soon as it is open.
 
-    def __init__(self, limit_bytes: int) -> None:
-        self.stdout = bytearray()
-        self.stderr = bytearray()
-        self.truncated = False
-        self.exit_code: int | None = None
-        self.error: Exception | None = None
-        self.ended = asyncio.Event()
-        self._limit_bytes = limit_bytes
+    A channel that nobody knows would occupy one of the few that sshd allows.
+    """
+    task = asyncio.ensure_future(opening)
 
-    def data_received(self, data: bytes, datatype: int | None) -> None:
-        kept = self.stderr if datatype == asyncssh.EXTENDED_DATA_STDERR else self.stdout
-        room = self._limit_bytes - len(kept)
-        kept += data[:room] if room > 0 else b""
-        self.truncated = self.truncated or len(data) > room
+    def discard_late(done: "asyncio.Future[T]") -> None:
+        if not done.cancelled() and done.exception() is None:
+            discard(done.result())
 
-    def exit_status_received(self, status: int) -> None:
-        self.exit_code = status
-
-    def exit_signal_received(self, signal: str, core_dumped: bool, msg: str, lang: str) -> None:
-        self.exit_code = 128 + _SIGNALS.get(signal, 127)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.error = exc
-        self.ended.set()
-
-
-class _Process:
-    def __init__(
-        self,
-        loop: trio_asyncio.TrioEventLoop,
-        writer: asyncssh.SSHWriter[bytes],
-        reader: asyncssh.SSHReader[bytes],
-        where: str,
-    ) -> None:
-        self._loop = loop
-        self._writer = writer
-        self._reader = reader
-        self._where = where
-
-    async def send(self, data: bytes) -> None:
-        with translated(self._where):
-            self._writer.write(data)
-            await self._loop.run_aio_coroutine(self._writer.drain())
-
-    async def send_eof(self) -> None:
-        with translated(self._where):
-            self._writer.write_eof()
-        await trio.lowlevel.checkpoint()
-
-    async def receive(self, limit: int) -> bytes:
-        with translated(self._where):
-            data: bytes = await self._loop.run_aio_coroutine(self._reader.read(limit))
-        return data
-
-    async def wait(self) -> int:
-        channel = self._writer.channel
-        with translated(self._where):
-            await self._loop.run_aio_coroutine(channel.wait_closed())
-        code = channel.get_exit_status()  # type: ignore[attr-defined]  # a client channel has it
-        if code is None:
-            raise SshClosed(f"{self._where}: a command ended without an exit code")
-        return int(code)
-
-
-def _end(channel: asyncssh.SSHClientChannel[bytes]) -> None:
-    """End a command that still runs; the connection stays."""
-    if channel.is_closing():
-        return
-    with contextlib.suppress(OSError):
-        channel.send_signal("TERM")
-    channel.abort()
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        task.add_done_callback(discard_late)
+        raise

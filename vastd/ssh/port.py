@@ -3,7 +3,9 @@
 Rules
 1. Everything is bytes: what a machine prints is data, not text we trust.
 2. Output is capped where it is read; the rest is drained and counted as truncated.
-3. Cancelling a call ends its remote command or copy, not the connection.
+3. Cancelling a call closes its channel, not the connection. The remote command is told to
+   end, but sshd passes that on for nobody who logs in as root: a command that may hang brings
+   its own limit (`jobs.remote_shell.bounded`).
 """
 
 from collections.abc import Callable
@@ -107,7 +109,7 @@ class SshConnection(Protocol):
         """Run one command through the login shell, to its end.
 
         Raises:
-            SshTimeout: not finished in time; the command was told to end.
+            SshTimeout: not finished in time; it may still run.
             SshClosed: the way broke: unknown whether it ran.
         """
         ...

@@ -38,7 +38,6 @@ MIGRATIONS: Final = (
     CREATE TABLE answers (
         request_id TEXT PRIMARY KEY,
         method TEXT NOT NULL,
-        params TEXT NOT NULL,
         at REAL NOT NULL,
         body BLOB NOT NULL
     );

@@ -30,15 +30,6 @@ ANSWERS_KEPT_S: Final = 7 * 86_400.0  # CONTRACT 3
 EVENTS_KEPT_S: Final = 365 * 86_400.0  # guess: a year of audit trail is small
 
 
-class Answer(Struct, frozen=True, kw_only=True):
-    """A stored answer to a mutating request. `params` is a digest, to notice a reused id."""
-
-    request_id: str
-    method: str
-    params: str
-    body: bytes
-
-
 class StoredEvent(Struct, frozen=True, kw_only=True):
     """An event with its place in the audit trail."""
 
@@ -92,28 +83,25 @@ class Store:
         assert row.lastrowid is not None
         return row.lastrowid
 
-    def put_answer(self, answer: Answer) -> None:
-        """Store the answer to a request id; the first one stands."""
+    def put_answer(self, request_id: str, method: str, body: bytes) -> None:
+        """Keep the answer to a mutating request; the first one stands.
+
+        Raises:
+            StoreError: it is not kept.
+        """
         try:
             with _transaction(self._connection):
                 self._connection.execute(
-                    "INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?, ?)",
-                    (answer.request_id, answer.method, answer.params, time.time(), answer.body),
+                    "INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?)",
+                    (request_id, method, time.time(), body),
                 )
         except sqlite3.Error as exc:
             raise StoreError(f"cannot write {self._path}: {exc}") from exc
 
-    def answer(self, request_id: str) -> Answer | None:
+    def answer(self, request_id: str) -> bytes | None:
         """Return the first answer to `request_id`, or None."""
-        row = self._read(
-            "SELECT request_id, method, params, body FROM answers WHERE request_id = ?",
-            (request_id,),
-        )
-        return (
-            Answer(request_id=row[0][0], method=row[0][1], params=row[0][2], body=row[0][3])
-            if (row)
-            else None
-        )
+        row = self._read("SELECT body FROM answers WHERE request_id = ?", (request_id,))
+        return row[0][0] if row else None
 
     def rentals(self) -> list[Rental]:
         """Return every rental, in the order they were first written."""

@@ -2,14 +2,13 @@
 
 import math
 
-from vastd_protocol.methods.rental import PolicyParams
-from vastd_protocol.methods.task import Needs as WireNeeds
-
 from vastd.core.job import Needs
 from vastd.core.money import Micros, from_usd
 from vastd.core.rental import Policy
 from vastd.errors import InvalidRequest
 from vastd.rpc.context import Configuration
+from vastd_protocol.methods.rental import PolicyParams
+from vastd_protocol.methods.task import Needs as WireNeeds
 
 MAX_ENV_KEYS = 200  # guess: far more than any job needs, far less than a mistake
 

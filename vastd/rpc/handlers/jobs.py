@@ -4,8 +4,6 @@ from pathlib import Path
 
 import trio
 from msgspec import structs
-from vastd_protocol.methods import job as wire
-from vastd_protocol.methods.task import OptionView
 
 from vastd.core import events as ev
 from vastd.core.job import FINISHED, Job
@@ -18,6 +16,8 @@ from vastd.rpc.dispatch import handles
 from vastd.rpc.handlers.asked import check_env, needs_of, policy_of
 from vastd.rpc.handlers.resolve import find_job, find_rental
 from vastd.shell import Choice
+from vastd_protocol.methods import job as wire
+from vastd_protocol.methods.task import OptionView
 
 _USABLE = frozenset({Phase.PLANNED, Phase.CREATING, Phase.BOOTING, Phase.VERIFYING, Phase.READY,
                      Phase.BUSY, Phase.COLLECTING})  # fmt: skip

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import trio
-from vastd_protocol.methods import rental as wire
 
 from vastd.core import billing
 from vastd.core import events as ev
@@ -20,6 +19,7 @@ from vastd.rpc.handlers.asked import needs_of, policy_of
 from vastd.rpc.handlers.resolve import find_rental
 from vastd.rpc.views.rental import explain_view, inventory_view, stranger_view
 from vastd.store.store import StoredEvent
+from vastd_protocol.methods import rental as wire
 
 
 @handles(wire.CREATE)
@@ -75,12 +75,13 @@ async def list_rentals(ctx: Context, params: wire.RentalListParams) -> wire.Rent
     total = sum(billing.cost(r, now) for r in found)
     return wire.RentalListView(
         rentals=[ctx.show_rental(r) for r in found],
-        inventory=_inventory(ctx),
+        inventory=inventory_of(ctx),
         totals=wire.TotalsView(dph_usd=to_usd(billing.burn(found)), cost_usd=to_usd(total)),
     )
 
 
-def _inventory(ctx: Context) -> wire.InventoryView:
+def inventory_of(ctx: Context) -> wire.InventoryView:
+    """Return how far the list can be trusted now."""
     shell = ctx.shell
     limits = shell.limits
     busy = any(r.may_have_instance for r in shell.ledger.rentals.values())
@@ -205,7 +206,7 @@ async def reconcile(ctx: Context, params: wire.ReconcileParams) -> wire.Reconcil
         ctx.acknowledge()
     inventory = ctx.shell.observed.world.inventory
     return wire.ReconcileView(
-        inventory=_inventory(ctx),
+        inventory=inventory_of(ctx),
         foreign=[stranger_view(row) for row in inventory.foreign],
         orphans=[stranger_view(row) for row in inventory.orphans],
         renting_locked=ctx.shell.locked(),

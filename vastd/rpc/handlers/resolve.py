@@ -1,6 +1,6 @@
 """Which rental or job a client means: name, id, Vast's instance id, unique prefix, or the only one."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from vastd.core.job import Job
 from vastd.core.rental import Phase, Rental
@@ -19,12 +19,14 @@ def find_rental(ledger: Ledger, wanted: str | None, project: str | None) -> Rent
         live = [r for r in everything if r.phase is not Phase.GONE]
         its_own = [r for r in live if project is None or r.project == project]
         return _the_only(its_own, "rental", project)
-    for fits in (
-        lambda r: r.rental_id == wanted,
-        lambda r: r.name == wanted,
-        lambda r: str(r.instance_id) == wanted,
-        lambda r: r.rental_id.startswith(wanted) or r.name.startswith(wanted),
-    ):
+    text: str = wanted
+    tests: tuple[Callable[[Rental], bool], ...] = (
+        lambda r: r.rental_id == text,
+        lambda r: r.name == text,
+        lambda r: str(r.instance_id) == text,
+        lambda r: r.rental_id.startswith(text) or r.name.startswith(text),
+    )
+    for fits in tests:
         found = [r for r in everything if fits(r)]
         live = [r for r in found if r.phase is not Phase.GONE]
         if len(live) == 1:
@@ -65,11 +67,13 @@ def find_job(ledger: Ledger, wanted: str | None, project: str | None) -> Job:
             where = f" of project {project}" if project else ""
             raise NotFound(f"no job{where} on record", hint="`vastctl jobs --all` lists them")
         return its_own[-1]
-    for fits in (
-        lambda j: j.job_id == wanted,
-        lambda j: j.name == wanted,
-        lambda j: j.job_id.startswith(wanted) or j.name.startswith(wanted),
-    ):
+    text: str = wanted
+    tests: tuple[Callable[[Job], bool], ...] = (
+        lambda j: j.job_id == text,
+        lambda j: j.name == text,
+        lambda j: j.job_id.startswith(text) or j.name.startswith(text),
+    )
+    for fits in tests:
         found = [j for j in everything if fits(j)]
         active = [j for j in found if not j.finished]
         if len(active) == 1:

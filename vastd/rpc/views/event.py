@@ -1,10 +1,9 @@
 """Events as the wire shows them."""
 
-from vastd_protocol.methods.event import EventView
-
 from vastd.core import events as ev
 from vastd.core import story
 from vastd.core.instants import rfc3339
+from vastd_protocol.methods.event import EventView
 
 
 def event_view(cursor: int, event: ev.Event) -> EventView:

@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping
 
-from vastd_protocol.methods.job import AttemptView, HeartbeatView, JobView
-
 from vastd.core import billing
 from vastd.core.instants import maybe
 from vastd.core.job import Attempt, Job
@@ -12,6 +10,7 @@ from vastd.core.observed import Sighting
 from vastd.core.rental import Rental
 from vastd.effects.collect import outputs_of
 from vastd.local_logs import LocalLogs
+from vastd_protocol.methods.job import AttemptView, HeartbeatView, JobView
 
 
 def job_view(

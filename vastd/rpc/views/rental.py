@@ -4,6 +4,17 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
+from vastd.core import billing, story, watchdogs
+from vastd.core import events as ev
+from vastd.core.instants import maybe, rfc3339
+from vastd.core.job import Job
+from vastd.core.market import Instance
+from vastd.core.money import to_usd
+from vastd.core.observed import Inventory, Sighting
+from vastd.core.rental import Phase, Rental
+from vastd.jobs.port import Endpoint
+from vastd.ssh.endpoints import endpoints
+from vastd.store.store import StoredEvent
 from vastd_protocol.methods.rental import (
     ExplainView,
     InventoryView,
@@ -14,17 +25,6 @@ from vastd_protocol.methods.rental import (
     StrangerView,
     WatchdogView,
 )
-
-from vastd.core import billing, story, watchdogs
-from vastd.core import events as ev
-from vastd.core.instants import maybe, rfc3339
-from vastd.core.job import Job
-from vastd.core.market import Instance
-from vastd.core.money import to_usd
-from vastd.core.observed import Inventory, Sighting
-from vastd.core.rental import Phase, Rental
-from vastd.ssh.endpoints import endpoints
-from vastd.store.store import StoredEvent
 
 # A listing is called stale when it is older than this many busy intervals.
 STALE_INTERVALS: Final = 3  # guess: one may fail without anybody minding
@@ -75,9 +75,9 @@ def rental_view(
     )
 
 
-def ssh_view(row: Instance | None) -> SshView | None:
-    """Return the endpoint tried first, or None while there is none."""
-    found = endpoints(row) if row is not None else []
+def ssh_view(row: Instance | None, proven: Endpoint | None = None) -> SshView | None:
+    """Return the endpoint `proven`, else the one tried first; None while there is none."""
+    found = [proven] if proven else endpoints(row) if row is not None else []
     if not found:
         return None
     first = found[0]

@@ -115,6 +115,8 @@ class ControlRoutes:
         if order.network_down_s is not None:
             now = self._backend.clock()
             self._backend.faults.cut_network(now, now + order.network_down_s)
+            for contract in self._backend.market.live_contracts():
+                self._backend.machines.drop_connections(contract.instance_id)
         return done()
 
     async def clear(self, call: Call) -> Reply:

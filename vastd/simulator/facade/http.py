@@ -55,7 +55,7 @@ class Reply(Struct, frozen=True, kw_only=True):
 Handler = Callable[[Request], Awaitable[Reply]]
 
 
-async def serve_connection(stream: trio.SocketStream, handler: Handler) -> None:
+async def serve_connection(stream: trio.abc.Stream, handler: Handler) -> None:
     """Serve one client until it leaves, errs or falls silent."""
     connection = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_LIMIT_BYTES)
     try:
@@ -82,7 +82,7 @@ async def serve_connection(stream: trio.SocketStream, handler: Handler) -> None:
 
 
 async def _read_request(
-    connection: h11.Connection, stream: trio.SocketStream
+    connection: h11.Connection, stream: trio.abc.Stream
 ) -> Request | Reply | None:
     head: h11.Request | None = None
     body = bytearray()
@@ -93,7 +93,7 @@ async def _read_request(
                 if connection.they_are_waiting_for_100_continue:
                     go_on = h11.InformationalResponse(status_code=100, headers=[])
                     await stream.send_all(connection.send(go_on) or b"")
-                connection.receive_data(await stream.receive_some(CHUNK_BYTES))
+                connection.receive_data(bytes(await stream.receive_some(CHUNK_BYTES)))
             case h11.Request():
                 head = event
             case h11.Data():
@@ -118,7 +118,7 @@ def _request(head: h11.Request, body: bytes) -> Request:
     )
 
 
-async def _send(connection: h11.Connection, stream: trio.SocketStream, reply: Reply) -> None:
+async def _send(connection: h11.Connection, stream: trio.abc.Stream, reply: Reply) -> None:
     headers: Mapping[str, str] = {
         "Content-Type": reply.content_type,
         "Content-Length": str(len(reply.body)),
@@ -134,7 +134,7 @@ async def _send(connection: h11.Connection, stream: trio.SocketStream, reply: Re
 
 
 async def _send_bad_request(
-    connection: h11.Connection, stream: trio.SocketStream, exc: h11.RemoteProtocolError
+    connection: h11.Connection, stream: trio.abc.Stream, exc: h11.RemoteProtocolError
 ) -> None:
     if connection.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
         return

@@ -56,7 +56,8 @@ def page(rows: list[Row], query: Query) -> Row:
     Raises:
         MarketRefused: a filter, a column or the token makes no sense.
     """
-    found = [row for row in rows if _passes(row, _filters(query.filters))]
+    filters = _filters(query.filters)
+    found = [row for row in rows if _passes(row, filters)]
     order = _order(query.order_by)
     found.sort(
         key=functools.cmp_to_key(lambda a, b: _compare(_key(a, order), _key(b, order), order))

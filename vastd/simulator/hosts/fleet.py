@@ -8,6 +8,7 @@ Rules
    contract goes on billing.
 """
 
+import functools
 import logging
 import shlex
 import shutil
@@ -22,7 +23,8 @@ from typing import Final
 import trio
 
 from vastd.simulator.contracts import Access, Contract
-from vastd.simulator.hosts.image import GpuSetup, InstanceDisk, build_disk, write_tools
+from vastd.simulator.faults import Faults, Point
+from vastd.simulator.hosts.image import TOOLS_DIR, GpuSetup, InstanceDisk, build_disk, write_tools
 from vastd.simulator.hosts.processes import wait_for_exit
 from vastd.simulator.hosts.sandbox import Sandbox, SandboxFailed
 from vastd.simulator.hosts.ssh import HostFacts, Sshd, open_loop, open_sshd, sftp_program
@@ -112,12 +114,14 @@ class Fleet:
         state_dir: Path,
         nursery: trio.Nursery,
         facade_url: str = "",
+        faults: Faults | None = None,
     ) -> None:
         self._market = market
         self._support = support
         self._state_dir = state_dir
         self._nursery = nursery
         self._facade_url = facade_url
+        self._faults = faults
         self._news = trio.Event()
         self.hosts: dict[int, Host] = {}  # by instance id, ascending
         self.command_tmux = False  # Vast's login tmux swallows commands too (SSH-10)
@@ -178,13 +182,17 @@ class Fleet:
         return ""
 
     async def _wait_change(self, *also_at: float | None) -> None:
-        """Wait for a poke, the market's next planned change, or one of the given times."""
+        """Wait for a poke, the market's next planned change, or one of the given times.
+
+        On return the market is up to date.
+        """
         news = self._news
         now = self._market.advance()
         times = [at for at in (self._market.next_change_at(), *also_at) if at is not None]
         delay = min([LONGEST_NAP_S, *(at - now for at in times)])
         with trio.move_on_after(max(0.0, delay)):
             await news.wait()
+        self._market.advance()
 
     async def _follow(self, host: Host) -> None:
         contract = host.contract
@@ -221,7 +229,7 @@ class Fleet:
             )
             host.sandbox = sandbox
             LOG.info("up instance=%d run=%d", contract.instance_id, run[0])
-            await self._serve(host, sandbox, run)
+            await self._serve(host, sandbox, disk, run)
         except SandboxFailed:
             LOG.exception("cannot start instance=%d", contract.instance_id)
             await self._until_over(host, run)
@@ -231,7 +239,19 @@ class Fleet:
                 await sandbox.stop()
         LOG.info("down instance=%d run=%d", contract.instance_id, run[0])
 
-    async def _serve(self, host: Host, sandbox: Sandbox, run: tuple[int, int]) -> None:
+    def _tools_seen(self, disk: InstanceDisk) -> str:
+        return TOOLS_DIR if self._support.walls is Walls.SANDBOX else str(disk.tools)
+
+    def _refuses(self, instance_id: int) -> bool:
+        """Return whether this connection shall break off: a fault at `box.open`, or no network."""
+        faults = self._faults
+        return (
+            faults is not None and faults.next(Point.BOX_OPEN, instance_id=instance_id) is not None
+        )
+
+    async def _serve(
+        self, host: Host, sandbox: Sandbox, disk: InstanceDisk, run: tuple[int, int]
+    ) -> None:
         contract = host.contract
         while self._is_on(host, run):
             at = contract.sshd_at()
@@ -243,7 +263,8 @@ class Fleet:
                 sandbox=sandbox,
                 accepts=contract.accepts,
                 host_key=host.directory / "host_key",
-                sftp_program=sftp_program(),
+                sftp_program=sftp_program(self._tools_seen(disk)),
+                refuses=functools.partial(self._refuses, contract.instance_id),
             )
             async with open_sshd(facts, host.sockets) as host.sshd:
                 await self._until_over(host, run, ssh_may_stop=True)
@@ -268,11 +289,16 @@ class Fleet:
 
 @asynccontextmanager
 async def open_fleet(
-    market: Market, support: Support, state_dir: Path, *, facade_url: str
+    market: Market,
+    support: Support,
+    state_dir: Path,
+    *,
+    facade_url: str = "",
+    faults: Faults | None = None,
 ) -> AsyncIterator[Fleet]:
     """Run hosts within the block; leaving ends every process of every instance."""
     async with open_loop(), trio.open_nursery() as nursery:
-        fleet = Fleet(market, support, state_dir, nursery, facade_url)
+        fleet = Fleet(market, support, state_dir, nursery, facade_url, faults)
         try:
             yield fleet
         finally:

@@ -8,6 +8,8 @@ Rules
 """
 
 import importlib.resources
+import os
+import pwd
 import shlex
 import shutil
 import sys
@@ -88,6 +90,8 @@ def write_tools(
         if name == "nvcc" and not with_nvcc:
             continue
         _script(disk.tools / name, (data / f"{name}.sh").read_text())
+    own_sftp = importlib.resources.files("vastd.simulator.hosts") / "sftp_stdio.py"
+    (disk.tools / "sftp-server.py").write_text(own_sftp.read_text())
     interpreter = python_for_jobs()
     if interpreter is not None:
         start = f'#!/bin/sh\nexec {shlex.quote(str(interpreter))} "$@"\n'
@@ -140,11 +144,11 @@ def python_prefixes(state_dir: Path) -> Iterator[Path]:
     A prefix that contains the user's home, or our state, is left out: binding it would show
     everything to the job. So is what `/usr` covers already.
     """
+    private = [Path.home(), Path(pwd.getpwuid(os.getuid()).pw_dir), state_dir]
     seen: set[Path] = set()
     for prefix in (Path(sys.base_prefix).resolve(), Path(sys.prefix).resolve()):
         covers = any(
-            inner == prefix or prefix in inner.parents
-            for inner in (Path.home().resolve(), state_dir.resolve())
+            place == prefix or prefix in place.parents for place in map(Path.resolve, private)
         )
         if not covers and Path("/usr") not in (prefix, *prefix.parents) and prefix not in seen:
             seen.add(prefix)

@@ -8,6 +8,7 @@ Rules
 
 import os
 import socket
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -46,12 +47,19 @@ class HostFacts(Struct, frozen=True, kw_only=True):
     sandbox: Sandbox
     accepts: Callable[[str], bool]  # an OpenSSH public key line
     host_key: Path  # made when it does not exist
-    sftp_program: list[str]  # run inside; empty: no SFTP
+    sftp_program: list[str]  # run inside
+    refuses: Callable[[], bool] = bool  # asked at each connection; true breaks it off
 
 
-def sftp_program() -> list[str]:
-    """Return OpenSSH's SFTP server as an instance finds it, or nothing."""
-    return next(([path] for path in SFTP_SERVERS if os.access(path, os.X_OK)), [])
+def sftp_program(tools: str) -> list[str]:
+    """Return what serves SFTP in an instance that sees our scripts at `tools`."""
+    program = next((path for path in SFTP_SERVERS if os.access(path, os.X_OK)), None)
+    return [program] if program else own_sftp_program(tools)
+
+
+def own_sftp_program(tools: str) -> list[str]:
+    """Return the SFTP server that needs nothing but our interpreter and asyncssh."""
+    return [sys.executable, f"{tools}/sftp-server.py"]
 
 
 class Sshd:
@@ -155,6 +163,8 @@ class _Server(asyncssh.SSHServer):
     def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
         self._connection = conn
         self._sshd.connections.add(conn)
+        if self._sshd.facts.refuses():
+            conn.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._connection is not None:
@@ -221,7 +231,7 @@ class _Session(asyncssh.SSHServerSession[bytes]):
     def subsystem_requested(self, subsystem: str) -> bool:
         program = self._sshd.facts.sftp_program
         self._command = ["subsystem", *program]
-        return subsystem == "sftp" and bool(program)
+        return subsystem == "sftp"
 
     def session_started(self) -> None:
         for name, value in self.channel.get_environment().items():

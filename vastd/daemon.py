@@ -1,0 +1,235 @@
+"""The composition root: the one place where ledger, ports, supervisor and socket are wired.
+
+Order of a start: lock, store, configuration, provider, socket, first listing attempt, READY.
+A stop destroys nothing: machines and jobs go on, and the next start resumes every rental.
+"""
+
+import logging
+import os
+import time
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+
+import trio
+from msgspec import Struct
+
+from vastd.config.load import load
+from vastd.configuration import ConfigurationHolder
+from vastd.core import events as ev
+from vastd.core.instants import rfc3339
+from vastd.core.job import Needs
+from vastd.core.money import Micros
+from vastd.core.onstart import onstart
+from vastd.doctor import examine
+from vastd.env_files import EnvFiles
+from vastd.errors import StoreDamaged
+from vastd.jobs.boxes import open_boxes
+from vastd.ledger import Change, Ledger
+from vastd.local_logs import LocalLogs
+from vastd.owner import new_id, owner_word
+from vastd.planner import MarketPlanner
+from vastd.poller import Poller
+from vastd.projection import Projection
+from vastd.rebuild import adopt_orphans
+from vastd.rpc import handlers
+from vastd.rpc.context import Context
+from vastd.rpc.dispatch import Dispatcher
+from vastd.rpc.hub import Hub
+from vastd.rpc.listen import Door, listening
+from vastd.rpc.server import serve
+from vastd.rpc.sources import JobLogs, StoredAnswers, Trail
+from vastd.rpc.views.event import event_view
+from vastd.shell import Choice, Observations, Shell
+from vastd.ssh.identity import resolve_identity
+from vastd.ssh.known_hosts import KnownHosts
+from vastd.store.lock import locked
+from vastd.store.store import Store, keep_reserve, opened, release_reserve
+from vastd.supervisor import Supervisor
+from vastd.vast_account import VastAccount, open_account
+from vastd_protocol import paths
+from vastd_protocol.methods.daemon import DaemonInfo
+from vastd_protocol.methods.event import Progress
+from vastd_protocol.version import VASTD_VERSION
+
+_log = logging.getLogger(__name__)
+
+RENTING_LOCKED = "renting_locked"  # note in the store: why nothing may be rented
+
+
+class Options(Struct, frozen=True, kw_only=True):
+    """How the daemon was started."""
+
+    config: Path | None = None  # named with --config: must exist
+    simulate: bool = False
+
+
+async def run(options: Options, stop: trio.Event) -> None:
+    """Run one daemon until `stop` is set.
+
+    Raises:
+        VastdError: it cannot start; nothing was changed.
+    """
+    state_dir = paths.state_dir()
+    config_path = options.config or paths.config_file()
+    config = ConfigurationHolder(
+        load(config_path, os.environ, must_exist=options.config is not None)
+    )
+    with locked(state_dir), _store(state_dir) as store:
+        keep_reserve(state_dir)
+        async with AsyncExitStack() as stack:
+            account = await stack.enter_async_context(
+                open_account(config, state_dir, simulate=options.simulate)
+            )
+            boxes = await stack.enter_async_context(open_boxes(state_dir, config.ssh_key()))
+            ledger = Ledger(store, on_full=partial(release_reserve, state_dir))
+            shell = Shell(
+                ledger=ledger,
+                provider=account.provider,
+                boxes=boxes,
+                observed=Observations(time.time()),
+                wall_clock=time.time,
+                limits=config.limits(),
+                owner8=owner_word(state_dir),
+                new_id=new_id,
+                choose=_not_yet,
+                logs=LocalLogs(state_dir),
+                envs=EnvFiles(state_dir),
+                state_dir=state_dir,
+                onstart=lambda: onstart(boxes.public_key()),
+                locked=lambda: store.meta(RENTING_LOCKED),
+            )
+            door = await stack.enter_async_context(listening(os.environ))
+            context = _context(shell, config, account, door, stop, simulated=options.simulate)
+            async with trio.open_nursery() as nursery:
+                await _serve(nursery, context, door)
+                await stop.wait()
+                _log.info("stopping; machines and jobs go on")
+                nursery.cancel_scope.cancel()
+
+
+async def _not_yet(needs: Needs, avoid: frozenset[int], budget: Micros | None) -> Choice:
+    raise AssertionError("the planner is set before anything runs")
+
+
+@contextmanager
+def _store(state_dir: Path) -> Iterator[Store]:
+    """Open the store; a damaged one is put aside and a new one locked against renting (I8)."""
+    try:
+        with opened(state_dir) as store:
+            yield store
+            return
+    except StoreDamaged as exc:
+        why = str(exc)
+        _log.error("%s", why)
+    with opened(state_dir) as store:
+        store.set_meta(RENTING_LOCKED, why)
+        yield store
+
+
+def _context(
+    shell: Shell,
+    config: ConfigurationHolder,
+    account: VastAccount,
+    door: Door,
+    stop: trio.Event,
+    *,
+    simulated: bool,
+) -> Context:
+    """Make everything that lives as long as the daemon, and tie the ledger to its listeners."""
+    poller = Poller(shell)
+    supervisor = Supervisor(shell, poller)
+    planner = MarketPlanner(shell, config)
+    shell.choose = planner.choose_again
+    hub = Hub(Trail(shell.ledger), JobLogs(shell.ledger, shell.logs))
+    shell.ledger.listen(partial(_publish, hub))
+    shell.progress = partial(_progress, hub)
+    known_hosts = KnownHosts(shell.state_dir / "ssh" / "known_hosts")
+
+    def identity() -> Path:
+        return resolve_identity(shell.state_dir, config.ssh_key()).private_path
+
+    def on_config() -> None:
+        shell.limits = config.limits()
+        account.refresh()
+        shell.provider = account.provider
+        shell.ledger.wake()
+
+    config.on_change = on_config
+    started = rfc3339(time.time())
+    return Context(
+        shell=shell,
+        supervisor=supervisor,
+        poller=poller,
+        hub=hub,
+        planner=planner,
+        config=config,
+        doctor=partial(examine, shell, key_origin=account.key_origin, identity=identity),
+        info=DaemonInfo(
+            version=VASTD_VERSION, pid=os.getpid(), started_at=started, simulated=simulated
+        ),
+        socket=door.path,
+        vast_url=account.url,
+        key_origin=account.key_origin,
+        identity=identity,
+        known_hosts_file=known_hosts.path,
+        acknowledge=partial(shell.ledger.store.set_meta, RENTING_LOCKED, None),
+        stop=stop,
+    )
+
+
+async def _serve(nursery: trio.Nursery, context: Context, door: Door) -> None:
+    """Start every task; returns when clients can connect and the first listing was attempted."""
+    shell = context.shell
+    dispatcher = Dispatcher(context, handlers.all_handlers(), StoredAnswers(shell.ledger))
+    nursery.start_soon(context.poller.run)
+    nursery.start_soon(context.supervisor.run)
+    nursery.start_soon(Projection(shell).run)
+    nursery.start_soon(_rebuild, context)
+    nursery.start_soon(_housekeeping, shell)
+    await nursery.start(partial(serve, door.listeners, dispatcher, stop=context.stop))
+    await context.poller.attempted.wait()
+    live = len(shell.ledger.live())
+    _log.info("ready at %s; %d rentals on record", door.path, live)
+
+
+async def _rebuild(context: Context) -> None:
+    """While renting is locked after a damaged store, take over what carries our claim (I8)."""
+    shell = context.shell
+    while True:
+        if shell.locked() is not None:
+            adopt_orphans(shell, context.config.policy())
+        await shell.ledger.wait_changed()
+
+
+async def _housekeeping(shell: Shell) -> None:
+    """Drop old answers and events once a day."""
+    while True:
+        shell.ledger.store.prune(shell.wall_clock())
+        await trio.sleep(86_400)
+
+
+def _publish(hub: Hub, change: Change) -> None:
+    if change.cursor:
+        hub.publish_event(event_view(change.cursor, change.event))
+    if isinstance(change.event, ev.JobFinished):
+        hub.log_grew(change.event.job_id)
+
+
+def _progress(
+    hub: Hub,
+    step: str,
+    done: int,
+    total: int | None,
+    unit: str,
+    rental_id: str | None,
+    job_id: str | None,
+) -> None:
+    if step == "log":
+        assert job_id is not None
+        hub.log_grew(job_id)
+        return
+    hub.publish_progress(
+        Progress(step=step, done=done, total=total, unit=unit, rental_id=rental_id, job_id=job_id)
+    )

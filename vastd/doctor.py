@@ -1,0 +1,129 @@
+"""`vastctl doctor`: everything a run needs, checked before money is spent. Changes nothing."""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from vastd.core.money import from_usd, show
+from vastd.errors import AuthRejected, ProviderError, VastdError
+from vastd.shell import Shell
+from vastd_protocol.methods.doctor import CheckView, DoctorView
+
+ASK_LIMIT_S: Final = 30.0  # guess: a user waits for this
+LOW_CREDIT: Final = from_usd(5.0)  # guess: a few hours of one card
+LOW_DISK_BYTES: Final = 1_000_000_000  # guess: room for results and logs
+TOOLS: Final = (("ssh", "openssh-client"), ("rsync", "rsync"))
+
+
+async def examine(
+    shell: Shell, *, key_origin: Callable[[], str | None], identity: Callable[[], Path]
+) -> DoctorView:
+    """Return all checks; blockers keep a run from succeeding, warnings may cost something."""
+    checks = [
+        await _account(shell, key_origin()),
+        await _inventory(shell),
+        _ssh_key(identity),
+        *(_tool(name, package) for name, package in TOOLS),
+        _disk(shell.state_dir),
+        _store(shell),
+        _private(shell.state_dir),
+    ]
+    return DoctorView(
+        checks=checks,
+        blockers=sum(1 for check in checks if check.level == "blocker"),
+        warnings=sum(1 for check in checks if check.level == "warning"),
+    )
+
+
+def _check(name: str, level: str, text: str, fix: str | None = None) -> CheckView:
+    return CheckView(id=name, level=level, text=text, fix=fix or None)
+
+
+async def _account(shell: Shell, origin: str | None) -> CheckView:
+    where = f" (key from {origin})" if origin else ""
+    try:
+        with trio.fail_after(ASK_LIMIT_S):
+            account = await shell.provider.get_account()
+    except AuthRejected as exc:
+        fix = exc.hint or "set VAST_API_KEY, or write the key to ~/.config/vastai/vast_api_key"
+        return _check("vast", "blocker", f"Vast does not accept the key{where}: {exc}", fix)
+    except (ProviderError, trio.TooSlowError) as exc:
+        return _check("vast", "blocker", f"Vast cannot be asked: {exc}", "check the network")
+    if account.credit is None:
+        return _check("vast", "warning", f"the key works{where}; the credit could not be read")
+    text = f"the key works{where}; credit {show(account.credit)}"
+    if account.credit <= 0:
+        return _check("vast", "blocker", text, "add credit at Vast: nothing can be rented")
+    if account.credit < LOW_CREDIT:
+        return _check("vast", "warning", text, "add credit: at zero every machine is stopped")
+    return _check("vast", "ok", text)
+
+
+async def _inventory(shell: Shell) -> CheckView:
+    await trio.lowlevel.checkpoint()
+    inventory = shell.observed.world.inventory
+    if inventory.error is not None or inventory.as_of is None:
+        why = inventory.error or "no listing yet"
+        return _check(
+            "inventory",
+            "blocker",
+            f"what exists at Vast is not known: {why}",
+            "wait, or see `vast`",
+        )
+    orphans = len(inventory.orphans)
+    text = f"{len(inventory.foreign)} foreign instances (never touched), {orphans} orphans"
+    if orphans:
+        return _check("inventory", "warning", text, "`vastctl ls` and Vast's console show them")
+    return _check("inventory", "ok", text)
+
+
+def _ssh_key(identity: Callable[[], Path]) -> CheckView:
+    try:
+        path = identity()
+    except VastdError as exc:
+        return _check("ssh_key", "blocker", str(exc), exc.hint)
+    return _check("ssh_key", "ok", f"SSH uses {path}")
+
+
+def _tool(name: str, package: str) -> CheckView:
+    found = shutil.which(name)
+    if found:
+        return _check(name, "ok", f"{name} is {found}")
+    return _check(
+        name, "warning", f"{name} is missing here: a slower way is used", f"install {package}"
+    )
+
+
+def _disk(state_dir: Path) -> CheckView:
+    free = shutil.disk_usage(state_dir).free
+    text = f"{free / 1e9:.1f} GB free at {state_dir}"
+    if free < LOW_DISK_BYTES:
+        return _check("disk", "warning", text, "free some space: logs and results come here")
+    return _check("disk", "ok", text)
+
+
+def _store(shell: Shell) -> CheckView:
+    if why := shell.locked():
+        return _check(
+            "store", "blocker", f"renting is locked: {why}",
+            "check `vastctl ls`, then `vastctl daemon acknowledge`",
+        )  # fmt: skip
+    if shell.ledger.write_error is not None:
+        return _check(
+            "store", "blocker", f"the store cannot be written: {shell.ledger.write_error}",
+            "free some space or make the directory writable",
+        )  # fmt: skip
+    return _check("store", "ok", "the store is whole and writable")
+
+
+def _private(state_dir: Path) -> CheckView:
+    info = state_dir.stat()
+    if info.st_mode & 0o077 or info.st_uid != os.getuid():
+        return _check(
+            "privacy", "blocker", f"others may enter {state_dir}", f"chmod 700 {state_dir}"
+        )
+    return _check("privacy", "ok", f"{state_dir} is yours alone")

@@ -1,0 +1,75 @@
+"""Keeps `vast-instances.json` in step with the ledger (DESIGN D4): a view, never a second truth."""
+
+import logging
+from pathlib import Path
+
+from vastd.core import billing
+from vastd.core.rental import Phase, Rental
+from vastd.projects.entry import StateEntry
+from vastd.projects.state_file import StateFiles
+from vastd.shell import Shell
+from vastd.ssh.endpoints import endpoints
+
+_log = logging.getLogger(__name__)
+
+
+class Projection:
+    """Writes the state files at every change. Run it in a nursery."""
+
+    def __init__(self, shell: Shell) -> None:
+        self._shell = shell
+        self._files = StateFiles(shell.state_dir)
+        self._warned: dict[Path, str] = {}
+
+    async def run(self) -> None:
+        """Write now, then after every change of the ledger or of what a listing shows."""
+        while True:
+            self.write()
+            await self._shell.ledger.wait_changed()
+
+    def write(self) -> None:
+        """Bring the files up to date; a file that cannot be written is logged once."""
+        entries = [
+            self._entry(rental)
+            for rental in self._shell.ledger.rentals.values()
+            if rental.instance_id is not None
+        ]
+        found = self._files.write(entries, self._shell.wall_clock())
+        for warned in found:
+            if self._warned.get(warned.path) != warned.message:
+                _log.warning("%s: %s", warned.path, warned.message)
+        self._warned = {warned.path: warned.message for warned in found}
+
+    def _entry(self, rental: Rental) -> StateEntry:
+        assert rental.instance_id is not None
+        offer = rental.order.offer
+        row = self._shell.observed.world.of(rental.rental_id).instance
+        ways = endpoints(row) if row is not None else []
+        proxy = next((way for way in ways if way.route == "proxy"), None)
+        gone = rental.phase is Phase.GONE
+        now = self._shell.wall_clock()
+        return StateEntry(
+            instance_id=rental.instance_id,
+            offer_id=offer.offer_id,
+            gpu_name=offer.gpu_name,
+            num_gpus=offer.num_gpus,
+            dph=billing.expected_rate(rental),
+            created_at=rental.create_sent_at or rental.created_at,
+            phase=rental.phase,
+            provider_status=row.status if row else None,
+            project=Path(rental.project) if rental.project else None,
+            ssh_host=ways[0].host if ways else None,
+            ssh_port=ways[0].port if ways else None,
+            ssh_user=ways[0].user if ways else "root",
+            proxy_url=f"ssh://{proxy.user}@{proxy.host}:{proxy.port}" if proxy else None,
+            experiments=tuple(
+                job.name
+                for job in self._shell.ledger.jobs_of(rental.rental_id)
+                if job.started_at is not None
+            ),
+            estimated_hours=rental.estimated_hours or 0.0,
+            image=rental.order.image,
+            label=rental.label,
+            ended_at=rental.ended_at if gone else None,
+            actual_cost=billing.cost(rental, now) if gone else None,
+        )

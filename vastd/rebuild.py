@@ -1,0 +1,70 @@
+"""After a damaged store: our machines are found by their labels and taken over again (I8).
+
+Nothing is rented until the user has acknowledged, because what the lost store knew (jobs,
+budgets, deadlines) is not known any more.
+"""
+
+import logging
+
+from msgspec import structs
+
+from vastd.core import events as ev
+from vastd.core.labels import read_claim
+from vastd.core.market import Instance, InstanceStatus, Offer
+from vastd.core.money import Micros
+from vastd.core.rental import Order, Phase, Policy, RateSegment, Rental
+from vastd.shell import Shell
+
+_log = logging.getLogger(__name__)
+
+
+def adopt_orphans(shell: Shell, policy: Policy) -> int:
+    """Put every instance with our claim that the store does not know on record; return how many."""
+    adopted = 0
+    for row in shell.observed.world.inventory.orphans:
+        claim = read_claim(row.label)
+        if claim is None or claim.rental_id in shell.ledger.rentals:
+            continue
+        rental = _record(row, claim.rental_id, policy, shell.wall_clock())
+        shell.ledger.commit(
+            ev.RentalAdopted(rental_id=rental.rental_id, at=rental.created_at, rental=rental)
+        )
+        _log.warning("rental=%s instance=%s taken over", rental.rental_id, row.instance_id)
+        adopted += 1
+    return adopted
+
+
+def _record(row: Instance, rental_id: str, policy: Policy, now: float) -> Rental:
+    """Return a rental made of what the row tells. Its deadline counts from now, because the old
+    one is lost; its bill from the instance's start, so that it is not understated."""
+    began = row.start_at if row.start_at is not None else now
+    rate = row.dph if row.dph is not None else Micros(0)
+    offer = Offer(
+        offer_id=0,
+        machine_id=row.machine_id or 0,
+        gpu_name=row.gpu_name or "unknown",
+        num_gpus=row.num_gpus or 1,
+        gpu_ram_mb=row.gpu_ram_mb or 0,
+        dph=rate,
+    )
+    return Rental(
+        rental_id=rental_id,
+        name=f"adopted-{row.instance_id}",
+        label=row.label or "",
+        order=Order(
+            offer=offer,
+            image=row.image or "unknown",
+            disk_gb=row.disk_space_gb or 0.0,
+            bid=(row.min_bid or rate) if row.is_bid else None,
+        ),
+        policy=structs.replace(policy, max_dph=None),
+        created_at=now,
+        # Not BOOTING: a boot that fails is destroyed, and this machine may hold results.
+        phase=Phase.READY if row.status == InstanceStatus.RUNNING else Phase.STOPPED,
+        phase_since=now,
+        purpose="interactive",
+        instance_id=row.instance_id,
+        create_sent_at=began,
+        deadline_at=now + policy.max_runtime_s,
+        rates=(RateSegment(began, rate),),
+    )

@@ -1,0 +1,107 @@
+"""`initialize`, `rpc.discover`, `daemon.*`, `doctor.run`, `config.*`."""
+
+from typing import Any
+
+import trio
+
+from vastd.core import billing
+from vastd.core.money import to_usd
+from vastd.rpc.context import Context
+from vastd.rpc.dispatch import handles
+from vastd.rpc.errors import RpcError
+from vastd.rpc.handlers.rentals import inventory_of
+from vastd.rpc.openrpc import document
+from vastd_protocol.errors import ErrorCode
+from vastd_protocol.method import Nothing
+from vastd_protocol.methods import config as config_wire
+from vastd_protocol.methods import daemon as wire
+from vastd_protocol.methods import doctor as doctor_wire
+from vastd_protocol.methods import every
+from vastd_protocol.version import PROTOCOL_VERSION
+
+
+@handles(wire.INITIALIZE)
+async def initialize(ctx: Context, params: wire.InitializeParams) -> wire.InitializeView:
+    """Agree on the protocol version, or say who must be renewed."""
+    await trio.lowlevel.checkpoint()
+    if params.protocol_version != PROTOCOL_VERSION:
+        older = "client" if params.protocol_version < PROTOCOL_VERSION else "daemon"
+        raise RpcError(
+            ErrorCode.VERSION_MISMATCH,
+            f"{params.client.name} speaks protocol {params.protocol_version}, this vastd "
+            f"{ctx.info.version} speaks {PROTOCOL_VERSION}: the {older} is too old",
+            hint="update it; `vastctl daemon stop` and `start` renew the daemon, jobs go on",
+        )
+    return wire.InitializeView(protocol_version=PROTOCOL_VERSION, daemon=ctx.info)
+
+
+@handles(wire.DISCOVER)
+async def discover(ctx: Context, params: Nothing) -> dict[str, Any]:
+    """Return the OpenRPC document made from the method table."""
+    await trio.lowlevel.checkpoint()
+    return document(every())
+
+
+@handles(wire.STATUS)
+async def status(ctx: Context, params: Nothing) -> wire.DaemonStatusView:
+    """Return how the daemon is, without asking anybody."""
+    await trio.lowlevel.checkpoint()
+    shell = ctx.shell
+    live = shell.ledger.live()
+    inventory = inventory_of(ctx)
+    warnings = []
+    if shell.ledger.write_error is not None:
+        warnings.append(f"the disk refuses: {shell.ledger.write_error}")
+    if inventory.orphans:
+        warnings.append(f"{inventory.orphans} instances with our claim are not on record")
+    return wire.DaemonStatusView(
+        daemon=ctx.info,
+        state_dir=str(shell.state_dir),
+        socket=str(ctx.socket),
+        vast_url=ctx.vast_url,
+        key_origin=ctx.key_origin(),
+        rentals_live=len(live),
+        jobs_active=sum(1 for j in shell.ledger.jobs.values() if not j.finished),
+        dph_usd=to_usd(billing.burn(live)),
+        renting_locked=shell.locked(),
+        inventory_state=inventory.state,
+        inventory_as_of=inventory.as_of,
+        inventory_error=inventory.error,
+        warnings=warnings,
+    )
+
+
+@handles(wire.STOP)
+async def stop(ctx: Context, params: wire.StopParams) -> wire.StopView:
+    """End the daemon after this answer; machines and jobs go on."""
+    await trio.lowlevel.checkpoint()
+    live = ctx.shell.ledger.live()
+    ctx.stop.set()
+    return wire.StopView(rentals_live=len(live), dph_usd=to_usd(billing.burn(live)))
+
+
+@handles(wire.RELOAD)
+async def reload(ctx: Context, params: Nothing) -> wire.ReloadView:
+    """Read the configuration again; the old one stays in force if the new one is no good."""
+    await trio.lowlevel.checkpoint()
+    return wire.ReloadView(changed=ctx.config.reload())
+
+
+@handles(doctor_wire.RUN)
+async def doctor(ctx: Context, params: Nothing) -> doctor_wire.DoctorView:
+    """Check everything a run needs; spends nothing."""
+    return await ctx.doctor()
+
+
+@handles(config_wire.GET)
+async def config_get(ctx: Context, params: config_wire.ConfigGetParams) -> config_wire.ConfigView:
+    """Return settings with their origin."""
+    await trio.lowlevel.checkpoint()
+    return ctx.config.view(params.key)
+
+
+@handles(config_wire.SET)
+async def config_set(ctx: Context, params: config_wire.ConfigSetParams) -> config_wire.SettingView:
+    """Write one setting to the file and take it into force."""
+    await trio.lowlevel.checkpoint()
+    return ctx.config.set(params.key, params.value)

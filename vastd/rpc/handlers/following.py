@@ -1,0 +1,116 @@
+"""`log.*` and `event.*`: read the past, follow the present."""
+
+import base64
+
+import trio
+
+from vastd.errors import InvalidRequest
+from vastd.rpc.context import Context
+from vastd.rpc.dispatch import Call, handles
+from vastd.rpc.handlers.resolve import find_job, find_rental
+from vastd.rpc.views.event import event_view
+from vastd_protocol.methods import event as event_wire
+from vastd_protocol.methods import log as wire
+
+MAX_LOG_BYTES = 4 * 1024 * 1024  # base64 of it fits a frame three times
+MAX_EVENTS = 1000  # guess: a page one can still read
+
+
+@handles(wire.READ)
+async def read(ctx: Context, params: wire.LogReadParams) -> wire.LogView:
+    """Return a piece of a job's log from the copy at home."""
+    await trio.lowlevel.checkpoint()
+    if not 1 <= params.limit <= MAX_LOG_BYTES:
+        raise InvalidRequest(f"limit must be 1 to {MAX_LOG_BYTES}, not {params.limit}")
+    job = find_job(ctx.shell.ledger, params.job, params.project)
+    logs = ctx.shell.logs
+    size = logs.size(job.job_id)
+    offset = max(0, size + params.offset) if params.offset < 0 else params.offset
+    data = logs.read(job.job_id, offset, params.limit)
+    after = offset + len(data)
+    return wire.LogView(
+        job_id=job.job_id,
+        offset=offset,
+        data=base64.b64encode(data).decode(),
+        next_offset=after,
+        size=size,
+        eof=job.finished and after >= size,
+    )
+
+
+@handles(wire.SUBSCRIBE)
+async def subscribe(
+    ctx: Context, params: wire.LogSubscribeParams, call: Call
+) -> wire.LogSubscriptionView:
+    """Follow a job's log from an offset on."""
+    await trio.lowlevel.checkpoint()
+    job = find_job(ctx.shell.ledger, params.job, params.project)
+    return ctx.hub.follow_log(call, job_id=job.job_id, offset=params.offset)
+
+
+@handles(wire.UNSUBSCRIBE)
+async def unsubscribe(
+    ctx: Context, params: wire.LogUnsubscribeParams, call: Call
+) -> wire.LogUnsubscribeView:
+    """End a log subscription of this connection."""
+    await trio.lowlevel.checkpoint()
+    return wire.LogUnsubscribeView(found=ctx.hub.unsubscribe(call.peer, params.subscription_id))
+
+
+@handles(event_wire.LIST)
+async def list_events(ctx: Context, params: event_wire.EventListParams) -> event_wire.EventListView:
+    """Return a page of the audit trail."""
+    await trio.lowlevel.checkpoint()
+    if not 1 <= params.limit <= MAX_EVENTS:
+        raise InvalidRequest(f"limit must be 1 to {MAX_EVENTS}, not {params.limit}")
+    ledger, store = ctx.shell.ledger, ctx.shell.ledger.store
+    rental = find_rental(ledger, params.rental, None) if params.rental else None
+    job = find_job(ledger, params.job, None) if params.job else None
+    if params.after is not None:
+        found = store.events_after(params.after, params.limit)
+    elif params.since_s is not None:
+        found = store.events_since(ctx.shell.wall_clock() - params.since_s, params.limit)
+    elif rental is not None:
+        found = store.events_of(rental_id=rental.rental_id)[-params.limit :]
+    elif job is not None:
+        found = store.events_of(job_id=job.job_id)[-params.limit :]
+    else:
+        found = store.events_before_end(params.limit)
+    views = [event_view(stored.cursor, stored.event) for stored in found]
+    cursor = views[-1].cursor if views else params.after or store.last_cursor()
+    kept = [
+        view
+        for view in views
+        if (rental is None or view.rental_id == rental.rental_id)
+        and (job is None or view.job_id == job.job_id)
+    ]
+    return event_wire.EventListView(events=kept, cursor=cursor)
+
+
+@handles(event_wire.SUBSCRIBE)
+async def follow(
+    ctx: Context, params: event_wire.EventSubscribeParams, call: Call
+) -> event_wire.EventSubscriptionView:
+    """Follow the audit trail, without gap after `after`."""
+    await trio.lowlevel.checkpoint()
+    ledger = ctx.shell.ledger
+    rental = find_rental(ledger, params.rental, None) if params.rental else None
+    job = find_job(ledger, params.job, None) if params.job else None
+    return ctx.hub.follow_events(
+        call,
+        after=params.after,
+        rental_id=rental.rental_id if rental else None,
+        job_id=job.job_id if job else None,
+        progress=params.progress,
+    )
+
+
+@handles(event_wire.UNSUBSCRIBE)
+async def unfollow(
+    ctx: Context, params: event_wire.EventUnsubscribeParams, call: Call
+) -> event_wire.EventUnsubscribeView:
+    """End an event subscription of this connection."""
+    await trio.lowlevel.checkpoint()
+    return event_wire.EventUnsubscribeView(
+        found=ctx.hub.unsubscribe(call.peer, params.subscription_id)
+    )
