@@ -219,9 +219,11 @@ _RELAX: Final = {
     Name.CUDA: "choose an image with an older CUDA (--image)",
     Name.COMPUTE_CAP: "choose an image for these cards (--image, CUDA 12.8 runs on the newest)",
     Name.DISK: "ask for less disk (--disk)",
-    Name.RELIABILITY: "accept a lower reliability (--min-reliability)",
+    # What only a default removed, an offer chosen by its id is allowed to be (`_plan_one`).
+    Name.RELIABILITY: "take a less reliable host knowingly (vastctl offers, then --offer ID)",
+    Name.INET_DOWN: "take a slower network knowingly (vastctl offers, then --offer ID)",
     Name.BID: "bid more (--spot)",
     Name.PRICE: "raise the price cap (--max-price)",
     Name.BUDGET: "raise the budget (--budget)",
-    Name.BLOCKED: "unblock a machine (vastctl hosts unblock)",
+    Name.BLOCKED: "wait for other machines: those that failed before are avoided",
 }

@@ -140,6 +140,15 @@ class Ledger:
                 listener(change)
         self.wake()
 
+    def flush(self) -> None:
+        """Try to write what a full disk kept in memory only; nothing happens if there is none."""
+        if not self._unsaved:
+            return
+        try:
+            self._write([], {}, {})
+        except StoreError as exc:
+            _log.debug("still not on disk: %s", exc)
+
     def _evolved(
         self, events: Sequence[ev.Event]
     ) -> tuple[dict[str, Rental], dict[str, Job], list[tuple[ev.Event, Rental | None, Job | None]]]:
@@ -173,7 +182,7 @@ class Ledger:
             cursors = self._store_all(everything, rows, job_rows)
         except StoreError as exc:
             self.write_error = str(exc)
-            if not all(isinstance(event, _GOES_ON) for event in events):
+            if not events or not all(isinstance(event, _GOES_ON) for event in events):
                 raise
             _log.error("not on disk, kept in memory: %s", exc)
             self._unsaved.extend(events)

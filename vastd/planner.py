@@ -9,7 +9,7 @@ from vastd.core.job import Needs
 from vastd.core.money import Micros, from_usd
 from vastd.core.sizing import SizingDefaults
 from vastd.errors import NoOffers
-from vastd.hunt import Option, PlanRules
+from vastd.hunt import PlanRules
 from vastd.rpc.views.plan import offers_view, option_view, plan_view, task_needs
 from vastd.shell import Choice, Shell
 from vastd_protocol.methods.offer import OfferSearchParams, OffersView
@@ -72,10 +72,10 @@ class MarketPlanner:
         best = found.ranked[0]
         choice = Choice(
             offer=best.offer,
-            image=needs.image or rules.sizing.image,
+            image=found.requirements.image.value,
             disk_gb=found.requirements.disk_gb.value,
             hours=best.candidate.hours,
-            bid=_bid(needs, best),
+            bid=best.candidate.bid,
             why=best.rationale,
         )
         return choice, option_view(best)
@@ -87,13 +87,6 @@ class MarketPlanner:
         used up, so any that fits is taken."""
         choice, _ = await self.choose(_without_offer(needs), avoid, budget)
         return choice
-
-
-def _bid(needs: Needs, best: Option) -> Micros | None:
-    """Return the bid of an interruptible order: the user's, else the price it was ranked with."""
-    if not needs.spot:
-        return None
-    return from_usd(needs.bid_usd_h) if needs.bid_usd_h is not None else best.candidate.price
 
 
 def _wire(needs: Needs) -> WireNeeds:

@@ -96,6 +96,7 @@ class Supervisor:
 
     def _look(self, nursery: trio.Nursery) -> float:
         """Do everything that is due; return when to look again (epoch s)."""
+        self._shell.ledger.flush()
         wake_at = self._watch()
         for job_id in list(self._shell.ledger.jobs):
             self._settle(nursery, job_id)
@@ -156,10 +157,10 @@ class Supervisor:
         shell = self._shell
         rental = shell.ledger.rentals[rental_id]
         seen = shell.observed.world.of(rental_id)
-        step = steps.next_step(rental, shell.ledger.jobs_of(rental_id), seen, shell.limits)
+        now = shell.wall_clock()
+        step = steps.next_step(rental, shell.ledger.jobs_of(rental_id), seen, shell.limits, now)
         if step.do is Do.DECIDE_END:
             end = Trigger.JOB_DONE
-            now = shell.wall_clock()
             self._commit(ev.EndDecided(rental_id=rental_id, at=now, trigger=end, why=step.why))
             return self._advance(nursery, rental_id)
         running = self._running.get(rental_id)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from support.permissions import as_ordinary_user
 from vastd.config import keys
+from vastd.config.lines import line_of
 from vastd.config.load import Config, Origin, load, parse
 from vastd.config.settings import PROFILE_IMAGES, Profile, Settings
 from vastd.core.limits import Limits
@@ -214,10 +215,17 @@ def test_the_line_is_found_in_every_way_toml_writes_a_key() -> None:
         ("timing.wrong = 1", 1),
         ('\n"timing"."wrong" = 1', 2),
         ("\n\ntiming = { settle_s = 1, wrong = 2 }", 3),
-        ("[vast]\napi_key_file = '''\nwrong = 1'''\n[ timing ] # wrong = 2\n\n  'wrong'= 3", 6),
+        ("[ timing ] # wrong = 2\n\n  'wrong'= 3", 3),
         ('[vast]\napi_key_file = "a" # """\n[timing]\nwrong = 3', 4),
     ]:
         assert f"{PATH}:{line}: " in str(refusal(text)), text
+
+
+def test_what_only_looks_like_a_key_inside_a_text_is_passed_over() -> None:
+    for fence in ("'''", '"""'):
+        text = f"[vast]\nurl = {fence}\n[timing]\nwrong = 1{fence}\n[timing]\nwrong = 3\n"
+
+        assert line_of(text, ("timing", "wrong")) == 6
 
 
 def test_a_file_saved_by_windows_is_read(tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ TRANSITIONS: Final[Mapping[Phase, _Row]] = {
     Phase.STOPPED: _row(
         Phase.STOPPED,
         {
-            # What comes back is decided by what was left open: see `_after_resume`.
+            # Its job ended with the container: READY collects what is on the disk.
             ev.InstanceResumed: Phase.READY,
             ev.JobLeft: Phase.STOPPED,
             ev.CollectVerified: Phase.STOPPED,
@@ -168,8 +168,6 @@ def evolve(rental: Rental | None, event: ev.RentalEvent) -> Rental:
         raise IllegalTransition(
             f"{ev.kind(event)} in phase {rental.phase} of rental {rental.rental_id!r}"
         )
-    if isinstance(event, ev.InstanceResumed):
-        phase = _after_resume(rental)
     after = _with_fields(rental, event)
     if phase is not rental.phase:
         after = structs.replace(
@@ -178,15 +176,6 @@ def evolve(rental: Rental | None, event: ev.RentalEvent) -> Rental:
         if phase is Phase.GONE:
             after = structs.replace(after, ended_at=event.at, rates=_closed(after.rates, event.at))
     return after
-
-
-def _after_resume(rental: Rental) -> Phase:
-    """Return where a stopped rental comes back: it must pass verification only if it never did."""
-    before = [phase for phase, _ in rental.phases if phase is not Phase.STOPPED]
-    return before[-1] if before and before[-1] in _RESUMABLE else Phase.READY
-
-
-_RESUMABLE: Final = frozenset({Phase.READY, Phase.BUSY, Phase.COLLECTING})
 
 
 def _with_fields(rental: Rental, event: ev.RentalEvent) -> Rental:

@@ -36,6 +36,8 @@ def settle(job: Job, rentals: Mapping[str, Rental], limits: Limits, now: float) 
         return Verdict(events=_cancelled(job, rental, now))
     if rental is None:
         return Verdict(need=Need.MACHINE) if job.rents else Verdict()
+    if rental.phase is Phase.STOPPED and job.active:
+        return Verdict(events=_stopped(job, rental, now))
     if rental.phase is not Phase.GONE:
         return Verdict()
     if job.state not in _NOT_STARTED or job.started_at is not None:
@@ -66,6 +68,20 @@ def _cancelled(job: Job, rental: Rental | None, now: float) -> tuple[ev.Event, .
         rental_id=rental.rental_id, at=now, trigger=Trigger.USER, why="its job was cancelled"
     )
     return (done, end)
+
+
+def _stopped(job: Job, rental: Rental, now: float) -> tuple[ev.Event, ...]:
+    """A container that stopped took the job's process with it; its files wait on the disk."""
+    limit = rental.ending is not None and rental.end_reason is not Trigger.OUTBID
+    why = f"its machine was stopped: {rental.end_detail or 'by Vast'}"
+    finished = ev.JobFinished(
+        job_id=job.job_id,
+        at=now,
+        state=JobState.TIMED_OUT if limit else JobState.FAILED,
+        why=why,
+        failure=None if limit else "machine",
+    )
+    return finished, ev.JobLeft(rental_id=rental.rental_id, job_id=job.job_id, at=now)
 
 
 def _lost(job: Job, rental: Rental, now: float) -> tuple[ev.Event, ...]:

@@ -141,7 +141,7 @@ def size(needs: TaskNeeds, defaults: SizingDefaults) -> Requirements:
         compute_cap_below=_derived(runs.compute_cap_below, because, image),
         hours=_hours(needs, names, gpu_ram),
         max_dph=_price_cap(needs, defaults),
-        min_reliability=_stated(needs.min_reliability, "--min-reliability"),
+        min_reliability=_stated(needs.min_reliability, "least reliability"),
         interruptible=needs.spot or needs.bid is not None,
         bid=needs.bid,
         offer_id=needs.offer_id,

@@ -19,7 +19,7 @@ from vastd.core.limits import (
     Limits,
 )
 from vastd.core.observed import Sighting
-from vastd.core.rental import Phase, Rental, Trigger
+from vastd.core.rental import Phase, Rental
 
 
 class Do(StrEnum):
@@ -55,7 +55,9 @@ class Step(Struct, frozen=True, kw_only=True):
 _NOTHING: Final = Step(do=Do.NOTHING)
 
 
-def next_step(rental: Rental, jobs: Sequence[Job], seen: Sighting, limits: Limits) -> Step:
+def next_step(
+    rental: Rental, jobs: Sequence[Job], seen: Sighting, limits: Limits, now: float
+) -> Step:
     """Return the next step of `rental`. `jobs` are those placed on it, by submission."""
     match rental.phase:
         case Phase.PLANNED:
@@ -65,7 +67,7 @@ def next_step(rental: Rental, jobs: Sequence[Job], seen: Sighting, limits: Limit
         case Phase.DESTROYING:
             return _destroy(rental, seen, limits)
     if rental.ending is not None:
-        return _end(rental, jobs, seen, limits)
+        return _end(rental, jobs, seen, limits, now)
     if rental.quarantined is not None:
         return Step(do=Do.HOLD, why=rental.quarantined)
     match rental.phase:
@@ -82,32 +84,36 @@ def next_step(rental: Rental, jobs: Sequence[Job], seen: Sighting, limits: Limit
             return _NOTHING
 
 
-def situation(rental: Rental, jobs: Sequence[Job], seen: Sighting) -> Situation:
+def situation(
+    rental: Rental, jobs: Sequence[Job], seen: Sighting, limits: Limits, now: float
+) -> Situation:
     """Return how things stand on a machine that shall end."""
     if rental.phase is Phase.STOPPED:
         lost = any(job.uncollected for job in jobs)
         return Situation.UNREACHABLE if lost else Situation.SETTLED
     if _active(jobs) is not None and rental.phase is Phase.BUSY:
-        return Situation.UNREACHABLE if _unreachable(seen) else Situation.JOB_ACTIVE
+        return Situation.UNREACHABLE if _unreachable(seen, limits, now) else Situation.JOB_ACTIVE
     if not any(job.uncollected for job in jobs):
         return Situation.SETTLED
     if rental.collect_failures >= COLLECT_TRIES:
-        return Situation.UNREACHABLE if _unreachable(seen) else Situation.COPY_FAILED
+        return Situation.UNREACHABLE if _unreachable(seen, limits, now) else Situation.COPY_FAILED
     return Situation.UNCOLLECTED
 
 
-def _unreachable(seen: Sighting) -> bool:
-    return seen.unreachable_since is not None
+def _unreachable(seen: Sighting, limits: Limits, now: float) -> bool:
+    """A connection that broke is made again; only long silence is a fact to act on."""
+    since = seen.unreachable_since
+    return since is not None and now - since >= limits.ssh_budget_s
 
 
 def _active(jobs: Sequence[Job]) -> Job | None:
     return next((job for job in jobs if job.active), None)
 
 
-def _end(rental: Rental, jobs: Sequence[Job], seen: Sighting, limits: Limits) -> Step:
+def _end(rental: Rental, jobs: Sequence[Job], seen: Sighting, limits: Limits, now: float) -> Step:
     ending = rental.ending
     assert ending is not None
-    now_is = situation(rental, jobs, seen)
+    now_is = situation(rental, jobs, seen, limits, now)
     outcome = endings.decide(ending.trigger, now_is, force=ending.force, collect=ending.collect)
     active = _active(jobs)
     match outcome:
@@ -164,8 +170,3 @@ def _destroy(rental: Rental, seen: Sighting, limits: Limits) -> Step:
     if shown is not None and shown >= tried + limits.settle_s:
         return Step(do=Do.DESTROY, not_before=tried + limits.destroy_retry_s)
     return _NOTHING
-
-
-def ends_without_collecting(trigger: Trigger) -> bool:
-    """Return whether no job can ever have run under `trigger`."""
-    return all(outcome is Outcome.DESTROY for outcome in endings.ENDINGS[trigger].values())

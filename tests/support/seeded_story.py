@@ -1,0 +1,469 @@
+"""One seed is one story: jobs, faults, kills and clock jumps drawn from a number, and the promises
+checked at its end. `python -m support.seeded_story N` (from `tests/`) tells the story of seed N.
+
+The draws come from one random stream made of the seed alone, never from what happens, so that a
+change of the daemon does not change the story it is tested with.
+"""
+
+import logging
+import random
+import sys
+from collections.abc import Callable
+
+import trio
+from msgspec import Struct
+from trio.testing import MockClock
+
+from support.daemon_in_memory import EPOCH, OWNER8, Daemon, Lab
+from vastd.core import billing, money, story
+from vastd.core import events as ev
+from vastd.core.job import JobState
+from vastd.core.labels import claim_text, read_claim
+from vastd.core.limits import Limits
+from vastd.core.money import Micros
+from vastd.core.rental import Phase, Policy, Rental, Trigger
+from vastd.simulator.faults import FaultKind, MachineFault, MachineFaultKind
+from vastd.simulator.market import JournalEntry
+
+HORIZON_S = 3 * 3600.0  # DESIGN 4.4: one to three virtual hours
+FAULTS_S = 2400.0  # faults begin within this time, so that jobs meet them
+PROVIDER_KINDS = (
+    FaultKind.LOSE_REQUEST,
+    FaultKind.LOSE_ANSWER,
+    FaultKind.TIMEOUT,
+    FaultKind.HTTP_429,
+    FaultKind.HTTP_500,
+    FaultKind.HTTP_500_AFTER,
+    FaultKind.HTTP_410,
+    FaultKind.AUTH_404,
+    FaultKind.AUTH_401,
+    FaultKind.HTML,
+    FaultKind.EMPTY_BODY,
+    FaultKind.NULL,
+    FaultKind.TRUNCATED_PAGE,
+)
+PROVIDER_POINTS = ("create", "list", "destroy", "search", "attach_key", "stop", "provider.*")
+BOX_POINTS = (
+    "box.open", "box.probe", "box.prepare", "box.push", "box.start_job", "box.snapshot",
+    "box.read_log", "box.signal", "box.collect", "box.*",
+)  # fmt: skip
+BOX_KINDS = (
+    FaultKind.LOSE_REQUEST, FaultKind.LOSE_ANSWER, FaultKind.TIMEOUT, FaultKind.TRUNCATED_PAGE,
+    FaultKind.DISK_FULL,
+)  # fmt: skip
+BOOT_FAULTS = (
+    MachineFaultKind.BOOT_STUCK,
+    MachineFaultKind.BOOT_ERROR,
+    MachineFaultKind.SLOW_BOOT,
+    MachineFaultKind.WRONG_GPU,
+    MachineFaultKind.BROKEN_GPU,
+    MachineFaultKind.SSH_REFUSED,
+    MachineFaultKind.SSH_AUTH,
+)
+RUN_FAULTS = (MachineFaultKind.HOST_LOSS, MachineFaultKind.VANISH, MachineFaultKind.OUTBID)
+
+
+class Broken(AssertionError):
+    """A promise was broken; the message holds the seed and a shortened trace."""
+
+
+class Draw(Struct, frozen=True, kw_only=True):
+    """What one seed prescribes."""
+
+    jobs: list[tuple[float, list[str], Policy]]  # (at, arguments, policy)
+    calls: list[tuple[str, FaultKind, float, int]]  # (point, kind, from, times)
+    machines: list[MachineFault]
+    down: list[tuple[float, float]]  # own network: (from, to)
+    full: list[tuple[float, float]]  # our disk refuses
+    kills: list[float]
+    kill_at_commit: list[int]  # kill at the nth commit, before or after
+    jumps: list[tuple[float, float]]  # (at, by how much the wall clock steps)
+    cancels: list[tuple[float, int]]  # (at, index of the job)
+    destroys: list[tuple[float, int]]
+    foreign: int
+
+
+def draw(seed: int) -> Draw:
+    """Return the story of `seed`."""
+    rng = random.Random(f"story:{seed}")
+    some = rng.randrange
+
+    def times(most: int, within: float = FAULTS_S) -> list[float]:
+        return sorted(round(rng.uniform(0, within), 3) for _ in range(some(most + 1)))
+
+    return Draw(
+        jobs=[_job(rng) for _ in range(1 + some(3))],
+        calls=[
+            *((rng.choice(PROVIDER_POINTS), rng.choice(PROVIDER_KINDS), at, 1 + some(3))
+              for at in times(5)),
+            *((rng.choice(BOX_POINTS), rng.choice(BOX_KINDS), at, 1 + some(3)) for at in times(4)),
+            *(("list", FaultKind.FLICKER, at, 1) for at in times(2)),
+        ],
+        machines=[
+            *(MachineFault(kind=rng.choice(BOOT_FAULTS), message="Error: GPU error, unable to start",
+                           healed_by_attach=rng.random() < 0.7)
+              for _ in range(some(3))),
+            *(MachineFault(kind=rng.choice(RUN_FAULTS), after_s=rng.uniform(0, 1500),
+                           for_s=rng.choice((None, 300.0, 1200.0)))
+              for _ in range(some(2))),
+        ],
+        down=[(at, at + rng.choice((20, 120, 900))) for at in times(1)],
+        full=[(at, at + rng.choice((5, 60, 600))) for at in times(1)],
+        kills=times(2),
+        kill_at_commit=[some(40) for _ in range(some(3))],
+        jumps=[(at, rng.choice((-120.0, 90.0, 540.0, 3600.0))) for at in times(1)],
+        cancels=[(at, some(3)) for at in times(1)] if rng.random() < 0.3 else [],
+        destroys=[(at, some(3)) for at in times(1)] if rng.random() < 0.3 else [],
+        foreign=some(4),
+    )  # fmt: skip
+
+
+def _job(rng: random.Random) -> tuple[float, list[str], Policy]:
+    seconds = rng.choice((5, 60, 300, 1200, 2400))
+    words = ["--seconds", str(seconds), "--exit", rng.choice(("0", "0", "0", "3"))]
+    words += ["--log-lines", str(rng.choice((0, 10, 500)))]
+    for number in range(rng.randrange(3)):
+        words += ["--output", f"results/{number}.bin:{rng.choice((0, 10, 5000))}"]
+    heartbeat = rng.random() < 0.4
+    if heartbeat and rng.random() < 0.3:
+        words += ["--heartbeats-stop", str(seconds / 2)]
+    if rng.random() < 0.15:
+        words.append("--ignore-term")
+    if rng.random() < 0.1:
+        words.append("--dies")
+    policy = Policy(
+        max_runtime_s=rng.choice((1800.0, 3600.0, 7200.0)),
+        budget=Micros(money.from_usd(rng.choice((0.05, 0.3, 10.0)))),
+        heartbeat_path="heartbeat.json" if heartbeat else None,
+        heartbeat_interval_s=60.0,
+        grace_s=rng.choice((5.0, 60.0)),
+    )
+    return round(rng.uniform(0, 300), 3), words, policy
+
+
+class Story:
+    """Plays a draw against the real daemon on the simulated market."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.draw = draw(seed)
+        self.lab = Lab(seed, Limits())
+        self.step_s = 0.0  # by how much the wall clock was stepped
+        self.lab.clock = lambda: EPOCH + trio.current_time() + self.step_s
+        self.commits = 0
+        self.kill_wanted = False
+        self.daemon: Daemon | None = None
+        self.submitted: list[str] = []
+        self.trace: list[str] = []
+        self.lab.on_commit = self._on_commit
+        self.foreign: set[int] = set()
+        self.lived = 0
+
+    def _on_commit(self, where: str) -> None:
+        self.commits += 1
+        if self.commits in self.draw.kill_at_commit and self.daemon is not None:
+            self.trace.append(f"{trio.current_time():9.1f} KILL {where}")
+            self.daemon.kill()
+
+    async def play(self) -> None:
+        """Run the story, then check every promise.
+
+        Raises:
+            Broken: one does not hold.
+        """
+        lab = self.lab
+        try:
+            for _ in range(self.draw.foreign):
+                self.foreign.add(lab.market.add_foreign(label="somebody else").instance_id)
+            for fault in self.draw.machines:
+                lab.market.afflict(fault)
+            for point, kind, at, count in self.draw.calls:
+                lab.faults.inject(point, kind, times=count, from_at=EPOCH + at)
+            for since, until in self.draw.down:
+                lab.faults.cut_network(EPOCH + since, EPOCH + until)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._happenings)
+                with trio.move_on_after(HORIZON_S):
+                    while not await self._one_life():
+                        pass
+                nursery.cancel_scope.cancel()
+            self._check()
+        finally:
+            lab.close()
+
+    async def _one_life(self) -> bool:
+        """Run one daemon until it is killed or everything is settled; return the latter."""
+        self.lived += 1
+        if self.lived > 20:
+            raise Broken(f"seed {self.seed}: the daemon was killed 20 times")
+        async with self.lab.boot() as daemon:
+            self.daemon = daemon
+            daemon.store.full = self._disk_full()
+            daemon.ledger.listen(self._heard)
+            while not daemon.scope.cancel_called:
+                if self._everything_submitted() and _settled(daemon):
+                    self.daemon = None
+                    return True
+                with trio.move_on_after(30):
+                    await daemon.ledger.wait_changed()
+        self.daemon = None
+        await trio.sleep(1)
+        return False
+
+    def _heard(self, change: object) -> None:
+        event = change.event  # type: ignore[attr-defined]
+        rental_id = getattr(event, "rental_id", "")
+        job_id = getattr(event, "job_id", "")
+        line = story.tell(event).text
+        self.trace.append(
+            f"{trio.current_time():9.1f} {rental_id or job_id} {ev.kind(event)}: {line}"[:200]
+        )
+        if isinstance(event, ev.FoundAbsent):
+            self._check_gone(event.rental_id)
+
+    def _everything_submitted(self) -> bool:
+        return len(self.submitted) == len(self.draw.jobs) and not self._pending
+
+    _pending = 0
+
+    # -- what happens from outside
+
+    async def _happenings(self) -> None:
+        plan: list[tuple[float, Callable[[], None]]] = []
+        for number, (at, words, policy) in enumerate(self.draw.jobs):
+            plan.append((at, lambda n=number, w=words, p=policy: self._submit(n, w, p)))  # type: ignore[misc]
+        plan += [(at, self._kill) for at in self.draw.kills]
+        plan += [(at, lambda by=by: self._jump(by)) for at, by in self.draw.jumps]  # type: ignore[misc]
+        for since, until in self.draw.full:
+            plan += [(since, self._refresh_disk), (until, self._refresh_disk)]
+        plan += [(at, lambda n=n: self._cancel(n)) for at, n in self.draw.cancels]  # type: ignore[misc]
+        plan += [(at, lambda n=n: self._destroy(n)) for at, n in self.draw.destroys]  # type: ignore[misc]
+        self._pending = len(plan)
+        for at, act in sorted(plan, key=lambda p: p[0]):
+            await trio.sleep(max(0.0, at - trio.current_time()))
+            if act in (self._kill, self._refresh_disk):
+                act()
+            else:
+                while not await self._when_up(act):
+                    await trio.sleep(5)
+            self._pending -= 1
+            if self.daemon is not None:
+                self.daemon.ledger.wake()
+
+    async def _when_up(self, act: Callable[[], None]) -> bool:
+        if self.daemon is None or self.daemon.scope.cancel_called or self._disk_full():
+            return False
+        act()
+        return True
+
+    def _submit(self, number: int, words: list[str], policy: Policy) -> None:
+        assert self.daemon is not None
+        project = self.lab.project / str(number)
+        project.mkdir()
+        outputs = [w.partition(":")[0] for w in words if w.startswith("results/")]
+        try:
+            job_id = self.daemon.submit(
+                *words, project=project, policy=policy, outputs=outputs, name=f"job-{number}"
+            )
+        except Exception as exc:  # a kill at this very commit: the client would not know either
+            self.trace.append(f"{trio.current_time():9.1f} submit {number}: {exc}")
+            job_id = f"j-lost-{number}"
+        self.submitted.append(job_id)
+
+    def _kill(self) -> None:
+        if self.daemon is not None:
+            self.trace.append(f"{trio.current_time():9.1f} KILL")
+            self.daemon.kill()
+
+    def _jump(self, by: float) -> None:
+        self.trace.append(f"{trio.current_time():9.1f} CLOCK {by:+.0f}")
+        self.step_s += by
+
+    def _disk_full(self) -> bool:
+        now = trio.current_time()
+        return any(since <= now < until for since, until in self.draw.full)
+
+    def _refresh_disk(self) -> None:
+        if self.daemon is not None:
+            self.daemon.store.full = self._disk_full()
+
+    def _cancel(self, number: int) -> None:
+        self._order(number, lambda d, job: [ev.CancelAsked(job_id=job.job_id, at=self.lab.clock())]
+                    if not job.finished else [])  # fmt: skip
+
+    def _destroy(self, number: int) -> None:
+        def decide(daemon: Daemon, job) -> list[ev.Event]:  # type: ignore[no-untyped-def]
+            rental = daemon.ledger.rentals.get(job.rental_id or "")
+            if rental is None or rental.phase is Phase.GONE:
+                return []
+            return [ev.EndDecided(rental_id=rental.rental_id, at=self.lab.clock(),
+                                  trigger=Trigger.USER, why="user", force=True)]  # fmt: skip
+
+        self._order(number, decide)
+
+    def _order(self, number: int, decide) -> None:  # type: ignore[no-untyped-def]
+        assert self.daemon is not None
+        if number >= len(self.submitted):
+            return
+        job = self.daemon.ledger.jobs.get(self.submitted[number])
+        if job is None:
+            return
+        events = decide(self.daemon, job)
+        if events:
+            self.daemon.ledger.commit(*events)
+
+    # -- the promises
+
+    def _fail(self, text: str) -> None:
+        shown = "\n".join(self.trace[-60:])
+        raise Broken(f"seed {self.seed}: {text}\n{shown}")
+
+    def _check_gone(self, rental_id: str) -> None:
+        """I3: at the moment of the proof nothing of it exists."""
+        claim = claim_text(OWNER8, rental_id)
+        alive = [
+            c.instance_id for c in self.lab.market.live_contracts() if claim in (c.label or "")
+        ]
+        if alive:
+            self._fail(f"{rental_id} was called gone while {alive} existed")
+
+    def _check(self) -> None:
+        from vastd.ledger import Ledger
+        from vastd.store.store import opened
+
+        with opened(self.lab.state_dir) as store:
+            ledger = Ledger(store)
+            self._check_machines(ledger)
+            self._check_journal(ledger)
+            self._check_money(ledger)
+            self._check_results(ledger)
+
+    def _check_machines(self, ledger) -> None:  # type: ignore[no-untyped-def]
+        """No machine of ours bills that the ledger does not hold as existing."""
+        for contract in self.lab.market.live_contracts():
+            if contract.instance_id in self.foreign:
+                continue
+            claim = read_claim(contract.label)
+            rental = ledger.rentals.get(claim.rental_id) if claim else None
+            if rental is None or rental.phase is Phase.GONE:
+                self._fail(f"instance {contract.instance_id} bills and nobody holds it")
+            elif not _may_live(rental, ledger.jobs_of(rental.rental_id)):
+                self._fail(f"{rental.rental_id} is still {rental.phase} at the end")
+        for rental in ledger.live():
+            if rental.phase is not Phase.STOPPED and not _may_live(
+                rental, ledger.jobs_of(rental.rental_id)
+            ):
+                self._fail(f"{rental.rental_id} is {rental.phase} at the end")
+
+    def _check_journal(self, ledger) -> None:  # type: ignore[no-untyped-def]
+        """One create per rental (I2); no foreign machine touched (I9)."""
+        created: dict[str, list[JournalEntry]] = {}
+        for entry in self.lab.market.journal:
+            if entry.kind == "create" and entry.refused is None and entry.label:
+                claim = read_claim(entry.label)
+                if claim is not None:
+                    created.setdefault(claim.rental_id, []).append(entry)
+            elif entry.instance_id in self.foreign and entry.kind != "create":
+                self._fail(f"foreign instance {entry.instance_id} was touched: {entry.kind}")
+        for rental_id, entries in created.items():
+            if len(entries) > 1:
+                self._fail(f"{rental_id} was created {len(entries)} times")
+            if rental_id not in ledger.rentals:
+                self._fail(f"{rental_id} was created and is not on record (I1)")
+
+    def _check_money(self, ledger) -> None:  # type: ignore[no-untyped-def]
+        """Spend stays within the cap plus one poll and the time nobody could act."""
+        for rental in ledger.rentals.values():
+            if rental.instance_id is None or rental.policy.budget is None:
+                continue
+            billed = self.lab.market.billed(rental.instance_id)
+            rate = billing.expected_rate(rental)
+            blind_s = self._blind_s(rental)
+            allowed = rental.policy.budget + money.for_seconds(rate, blind_s)
+            if billed > allowed:
+                self._fail(
+                    f"{rental.rental_id} billed {billed} over its budget {rental.policy.budget}"
+                    f" + {blind_s:.0f} s at {rate}/h"
+                )
+
+    def _blind_s(self, rental: Rental) -> float:
+        """Return for how long the daemon may have been unable to act on this rental: one poll,
+        destroy under way, and every time it was dead, cut off, or its clock was wrong."""
+        seconds = 2 * self.lab.limits.list_interval_idle_s + 120
+        seconds += sum(until - since for since, until in self.draw.down)
+        seconds += sum(until - since for since, until in self.draw.full)
+        seconds += sum(abs(by) for _, by in self.draw.jumps)
+        seconds += 130 * sum(count for *_, count in self.draw.calls)
+        return seconds + 60 * self.lived
+
+    def _check_results(self, ledger) -> None:  # type: ignore[no-untyped-def]
+        """Every job that ended by itself has its results home, unless its machine took them."""
+        records = {record.job_id: record for record in self.lab.boxes.ledger()}
+        for job in ledger.jobs.values():
+            record = records.get(job.job_id)
+            if job.state is JobState.SUCCEEDED and (record is None or record.exit_code != 0):
+                self._fail(f"{job.job_id} is called succeeded, the truth is {record}")
+            if job.collected is True and record is not None and not record.all_home:
+                missing = set(record.outputs) - set(record.collected)
+                declared = {
+                    m for m in missing if any(m.startswith(o.rstrip("/")) for o in job.outputs)
+                }
+                if declared:
+                    self._fail(f"{job.job_id} is called collected, but {declared} is not home")
+            if job.finished and job.uncollected and not self._excused(ledger, job):
+                self._fail(f"{job.job_id} ended as {job.state} and its results are not home")
+            if not job.finished:
+                self._fail(f"{job.job_id} is still {job.state} at the end")
+
+    def _excused(self, ledger, job) -> bool:  # type: ignore[no-untyped-def]
+        rental_id = job.rental_id or (job.attempts[-1].rental_id if job.attempts else None)
+        rental = ledger.rentals.get(rental_id or "")
+        if rental is None or rental.phase is not Phase.GONE:
+            return True  # held for the user: nothing is lost
+        lost_by_host = any(f.kind in RUN_FAULTS for f in self.draw.machines)
+        return (
+            lost_by_host
+            or rental.end_reason is Trigger.VANISHED
+            or bool(rental.ending and rental.ending.force)
+        )
+
+
+def _may_live(rental: Rental, jobs) -> bool:  # type: ignore[no-untyped-def]
+    """Return whether it is right that this rental exists at the end: results wait on its disk."""
+    return rental.phase in (Phase.READY, Phase.STOPPED) and any(j.uncollected for j in jobs)
+
+
+def _settled(daemon: Daemon) -> bool:
+    ledger = daemon.ledger
+    if ledger.write_error is not None:
+        return False
+    return all(j.finished for j in ledger.jobs.values()) and all(
+        r.phase is Phase.GONE
+        or (
+            r.phase in (Phase.READY, Phase.STOPPED)
+            and any(j.uncollected and j.finished for j in ledger.jobs_of(r.rental_id))
+        )
+        for r in ledger.rentals.values()
+    )
+
+
+def play(seed: int) -> Story:
+    """Play one seed on a virtual clock of its own."""
+    logging.disable(logging.CRITICAL)
+    told: list[Story] = []
+
+    async def run() -> None:
+        made = Story(seed)
+        told.append(made)
+        await made.play()
+
+    trio.run(run, clock=MockClock(autojump_threshold=0))
+    return told[0]
+
+
+if __name__ == "__main__":
+    for word in sys.argv[1:]:
+        try:
+            print("\n".join(play(int(word)).trace))
+        except Broken as exc:
+            print(exc)
