@@ -11,14 +11,23 @@ from typing import Final
 import trio
 from msgspec import structs
 
+from vastd.core import events as ev
 from vastd.core import reconcile
+from vastd.core.limits import PROOFS_WHEN_ENDING
 from vastd.effects.destroy import end_surplus
-from vastd.errors import AuthRejected, IllegalTransition, ProviderError, StoreError
+from vastd.errors import (
+    AuthRejected,
+    IllegalTransition,
+    NoSuchInstance,
+    ProviderError,
+    StoreError,
+)
 from vastd.shell import Shell
 
 _log = logging.getLogger(__name__)
 
 LISTING_TIMEOUT_S: Final = 120.0  # guess: many pages, one second apart
+READ_TIMEOUT_S: Final = 30.0  # guess; without an answer more listings decide
 BACKOFF_CAP_S: Final = 60.0  # REQUIREMENTS WAI-09
 
 
@@ -72,14 +81,16 @@ class Poller:
         # No await lies between reading the world for `diff` and replacing it here, so that no
         # observation of an effect is lost.
         shell.observed.world = diff.world
-        self._apply(diff)
+        await self._apply(diff)
         for instance_id in diff.surplus:
             await end_surplus(shell, instance_id)
         shell.ledger.wake()
         return True
 
-    def _apply(self, diff: reconcile.Diff) -> None:
+    async def _apply(self, diff: reconcile.Diff) -> None:
         for event in diff.events:
+            if isinstance(event, ev.FoundAbsent) and not await self._agrees(event):
+                continue
             try:
                 self._shell.ledger.commit(event)
             except IllegalTransition:
@@ -87,6 +98,29 @@ class Poller:
                 _log.exception("rental=%s listing", event.rental_id)
             except StoreError as exc:
                 _log.error("rental=%s listing: %s", event.rental_id, exc)
+
+    async def _agrees(self, event: ev.FoundAbsent) -> bool:
+        """Ask for the one instance too: what hides a row from two listings in a row (a glitch of
+        the listing) hardly hides it from the single read as well.
+
+        Without an answer to that, twice as many listings must agree.
+        """
+        shell = self._shell
+        rental = shell.ledger.rental(event.rental_id)
+        if rental.instance_id is None:
+            return True
+        try:
+            with trio.fail_after(READ_TIMEOUT_S):
+                found = await shell.provider.get_instance(rental.instance_id)
+        except NoSuchInstance:
+            return True
+        except (ProviderError, trio.TooSlowError) as exc:
+            _log.info("rental=%s single read: %s", rental.rental_id, exc)
+            return shell.observed.world.of(rental.rental_id).absences >= 2 * PROOFS_WHEN_ENDING
+        if found is not None:
+            _log.warning("rental=%s is missing from listings and yet exists", rental.rental_id)
+            shell.observed.note(rental.rental_id, absences=0, absent_since=None)
+        return found is None
 
     def _failed(self, why: str, *, auth: bool) -> None:
         shell = self._shell

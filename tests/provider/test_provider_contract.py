@@ -2,18 +2,29 @@
 
 from collections.abc import AsyncIterator
 
+import httpx2
 import pytest
 import trio
 
 from support.provider_contract import ProviderContract, ProviderRig
+from support.scripted_vast import Answer, a_key, respond
 from support.small_vast import small_vast
 from vastd.provider.pacing import Paced
 from vastd.provider.retry import ReadRetrying
+from vastd.provider.vast.client import VastProvider
+from vastd.provider.vast.http import VastHttp
+from vastd.simulator.facade.app import Facade
+from vastd.simulator.facade.backend import Backend, NoMachines
+from vastd.simulator.facade.http import Request
 from vastd.simulator.faults import Faults
 from vastd.simulator.market import Market
 from vastd.simulator.provider import SimProvider
 
 EPOCH = 1_790_000_000.0
+
+
+def wall_clock() -> float:
+    return EPOCH + trio.current_time()
 
 
 class Middling:
@@ -47,15 +58,49 @@ class TestVastProviderPacedAndRetrying(ProviderContract):
             )
 
 
+class TestVastProviderOnTheFacade(ProviderContract):
+    """Our client against the simulator's reading of the same API, with its rate limits on."""
+
+    @pytest.fixture
+    async def rig(self) -> AsyncIterator[ProviderRig]:
+        market, faults = Market(7, wall_clock), Faults(wall_clock)
+        backend = Backend(market, faults, NoMachines(), wall_clock)
+        facade = Facade(backend, control_token="c" * 32, shut_down=lambda: None, rate_limits=True)
+
+        async def ask(request: httpx2.Request) -> httpx2.Response:
+            reply = await facade.handle(
+                Request(
+                    method=request.method,
+                    path=request.url.path,
+                    query=dict(request.url.params),
+                    headers={name.lower(): value for name, value in request.headers.items()},
+                    body=await request.aread(),
+                )
+            )
+            return respond(Answer(reply.status, reply.body, reply.headers))
+
+        def connect(key: str) -> VastHttp:
+            return VastHttp(
+                key=a_key(key),
+                base_url="https://vast.example",
+                version="1",
+                transport=httpx2.MockTransport(ask),
+            )
+
+        async with connect(market.account.owner_key) as ours, connect("f" * 64) as theirs:
+            yield ProviderRig(
+                Paced(VastProvider(ours)), Paced(VastProvider(theirs)), trio.sleep, 3600.0, 600.0
+            )
+            refused = [call for call in facade.served if call.status == 429]
+            assert refused == []
+
+
 class TestSimProvider(ProviderContract):
     """The simulated market, in memory, on virtual time."""
 
     @pytest.fixture
     async def rig(self) -> ProviderRig:
-        def clock() -> float:
-            return EPOCH + trio.current_time()
-
-        market, faults = Market(7, clock), Faults(clock)
+        market, faults = Market(7, wall_clock), Faults(wall_clock)
         return ProviderRig(
             SimProvider(market, faults),
             SimProvider(market, faults, token="f" * 64),

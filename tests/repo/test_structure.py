@@ -18,7 +18,7 @@ from support.source_tree import (
 from vastd_protocol.version import VASTD_VERSION
 
 MAX_LINES = 400  # STYLE 2
-MAX_FUNCTION_LINES = 40  # STYLE 2; without its docstring
+MAX_FUNCTION_LINES = 40  # STYLE 2
 FORBIDDEN_NAMES = {"utils", "util", "common", "misc", "helpers", "helper"}  # STYLE 3
 SLOW_MARKS = {"sim", "ssh", "e2e", "editors"}
 # asyncio lives where asyncssh meets trio: one module of the daemon, one of the simulator.
@@ -127,9 +127,16 @@ def test_scripts_of_the_machine_can_be_run() -> None:
         assert (ROOT / script).read_text().startswith("#!")
 
 
-def _length(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    body = node.body[1:] if ast.get_docstring(node) is not None else node.body
-    return (node.end_lineno or 0) - body[0].lineno + 1 if body else 0
+def _length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Return the lines of the body; a table or call that the formatter spreads counts as one."""
+    body = function.body[1:] if ast.get_docstring(function) is not None else function.body
+    spread = sum(
+        (node.end_lineno or node.lineno) - node.lineno
+        for statement in body
+        for node in ast.walk(statement)
+        if isinstance(node, ast.stmt) and not hasattr(node, "body") and not hasattr(node, "cases")
+    )
+    return (function.end_lineno or 0) - body[0].lineno + 1 - spread if body else 0
 
 
 def _real_sleeps(path: Path) -> list[ast.Call]:

@@ -2,13 +2,16 @@
 
 import msgspec
 import pytest
+import trio
 import trio.testing
 
-from support.sim_hosts import CONTROL_TOKEN, SmallFacade
+from support.sim_hosts import CONTROL_TOKEN, EPOCH, SmallFacade
 from vastd.errors import InvalidRequest
+from vastd.simulator.facade.backend import NoMachines
 from vastd.simulator.facade.fault_names import parse_fault
 from vastd.simulator.facade.http import Ending, Reply
 from vastd.simulator.faults import FaultKind, Point
+from vastd.simulator.service import stop_when_idle
 
 PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAwELYvJsGJl3PAejUxg9vBqz8LYcK3G test"
 
@@ -344,16 +347,9 @@ async def test_a_destroyed_instance_is_gone_after_a_while_and_then_a_404(vast: S
 
 
 async def test_the_log_is_fetched_without_a_key_from_an_unguessable_url(vast: SmallFacade) -> None:
-    class Talking:
-        def adopt(self) -> None: ...
-        def drop_connections(self, instance_id: int) -> int:
-            return 0
-
+    class Talking(NoMachines):
         def container_log(self, instance_id: int) -> str:
             return "one\ntwo\nthree two\n"
-
-        async def run_on_disk(self, instance_id: int, argv: list[str]) -> str:
-            return " ".join(argv)
 
     vast = SmallFacade(machines=Talking())
     instance_id = await vast.rent()
@@ -470,6 +466,30 @@ async def test_ten_searches_may_come_at_once_and_the_eleventh_waits() -> None:
     assert codes == [200] * 10 + [429]
     vast.clock.now += 60
     assert (await vast.raw("POST", "/api/v0/bundles/", b"{}")).status == 200
+
+
+# -- idling ------------------------------------------------------------------------------
+
+
+async def test_a_service_is_idle_only_without_contract_and_request(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    vast = SmallFacade(clock=lambda: EPOCH + trio.current_time())
+    instance_id = await vast.rent()
+    stop = trio.Event()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(stop_when_idle, 600.0, vast.facade, vast.backend, stop)
+        await trio.sleep(3600)
+        while_rented = stop.is_set()
+        await vast.call("DELETE", f"/api/v0/instances/{instance_id}/")
+        destroyed_at = trio.current_time()
+        await trio.sleep(500)
+        await vast.call("GET", "/api/v1/instances/")
+        await stop.wait()
+
+    assert not while_rented
+    assert 1_100.0 <= trio.current_time() - destroyed_at <= 1_200.0
 
 
 # -- faults ------------------------------------------------------------------------------

@@ -268,7 +268,7 @@ async def test_a_terminal_has_a_name_job_control_and_hangs_up(rig: Rig) -> None:
 
     async with program_running(
         rig.client.argv(
-            "mkfifo /tmp/hup; trap 'echo hup >/tmp/hup' HUP; echo up; while :; do sleep 1; done",
+            "mkfifo /tmp/hup; trap 'echo hup >/tmp/hup' HUP; echo up; while :; do sleep 0.05; done",
             options=("-tt",),
         )
     ) as session:

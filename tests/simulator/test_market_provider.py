@@ -29,8 +29,7 @@ def wall_clock():
 
 
 class Scene:
-    def __init__(self, autojump_clock):
-        self.start = autojump_clock.current_time()
+    def __init__(self):
         self.market = Market(7, wall_clock)
         self.faults = Faults(wall_clock)
         self.calls = []
@@ -47,11 +46,11 @@ class Scene:
 
 
 @pytest.fixture
-async def scene(autojump_clock):
-    return Scene(autojump_clock)
+async def scene():
+    return Scene()
 
 
-async def test_a_rental_lives_and_ends_through_the_port(scene):
+async def test_a_rental_lives_and_ends_through_the_port(autojump_clock, scene):
     provider = scene.provider
     await provider.add_ssh_key("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJr1 me")
     offers = await provider.search_offers(OfferQuery(filters={"gpu_name": {"eq": "RTX 4090"}}))
@@ -98,7 +97,9 @@ async def test_a_rental_lives_and_ends_through_the_port(scene):
         (FaultKind.SPEND_RATE, SpendRateLimit, 0),
     ],
 )
-async def test_a_create_says_whether_it_may_have_happened(scene, kind, error, instances):
+async def test_a_create_says_whether_it_may_have_happened(
+    autojump_clock, scene, kind, error, instances
+):
     scene.faults.inject("create", kind)
 
     with pytest.raises(error) as raised:
@@ -120,7 +121,9 @@ async def test_a_create_says_whether_it_may_have_happened(scene, kind, error, in
         (FaultKind.HTTP_429, RateLimited),
     ],
 )
-async def test_a_bad_listing_is_an_error_and_never_an_empty_list(scene, kind, error):
+async def test_a_bad_listing_is_an_error_and_never_an_empty_list(
+    autojump_clock, scene, kind, error
+):
     await scene.rented()
     scene.faults.inject("list", kind)
 
@@ -130,7 +133,9 @@ async def test_a_bad_listing_is_an_error_and_never_an_empty_list(scene, kind, er
     assert len(await scene.provider.list_instances()) == 1
 
 
-async def test_a_lost_destroy_request_leaves_the_machine_and_a_lost_answer_does_not(scene):
+async def test_a_lost_destroy_request_leaves_the_machine_and_a_lost_answer_does_not(
+    autojump_clock, scene
+):
     instance_id = await scene.rented()
     scene.faults.inject("destroy", FaultKind.LOSE_REQUEST)
     scene.faults.inject("destroy", FaultKind.LOSE_ANSWER)
@@ -145,7 +150,7 @@ async def test_a_lost_destroy_request_leaves_the_machine_and_a_lost_answer_does_
     assert scene.market.live_contracts() == []
 
 
-async def test_a_timeout_hangs_as_long_as_it_says(scene):
+async def test_a_timeout_hangs_as_long_as_it_says(autojump_clock, scene):
     scene.faults.inject("account", FaultKind.TIMEOUT, hang_s=120)
     began = trio.current_time()
 
@@ -155,7 +160,7 @@ async def test_a_timeout_hangs_as_long_as_it_says(scene):
     assert trio.current_time() - began > 120
 
 
-async def test_a_flicker_shows_once_what_is_not_so(scene):
+async def test_a_flicker_shows_once_what_is_not_so(autojump_clock, scene):
     instance_id = await scene.rented()
     await trio.sleep(BOOTED_S)
     scene.faults.inject("list", FaultKind.FLICKER)
@@ -169,7 +174,7 @@ async def test_a_flicker_shows_once_what_is_not_so(scene):
     assert await scene.provider.get_instance(instance_id) is not None
 
 
-async def test_a_leaking_search_forgets_numeric_bounds(scene):
+async def test_a_leaking_search_forgets_numeric_bounds(autojump_clock, scene):
     scene.faults.inject("search", FaultKind.LEAK)
     query = OfferQuery(filters={"num_gpus": {"gte": 99}})
 
@@ -177,15 +182,15 @@ async def test_a_leaking_search_forgets_numeric_bounds(scene):
     assert await scene.provider.search_offers(query) == []
 
 
-async def test_an_outage_that_begins_after_the_request_hides_the_answer(scene):
+async def test_an_outage_that_begins_after_the_request_hides_the_answer(autojump_clock, scene):
     began = wall_clock()
     slow = SimProvider(scene.market, scene.faults, latency_s=10)
-    scene.faults.cut_network(began + 16, began + 60)  # a way takes 5 to 15 s
+    scene.faults.cut_network(began + 15, began + 100)  # a way takes 5 to 15 s
 
-    with pytest.raises(OutcomeUnknown):
-        await slow.create_instance(a_spec(an_offer_id(scene.market)))
-        await slow.get_account()
-    with pytest.raises(OutcomeUnknown):
+    offer_id = an_offer_id(scene.market)
+    with pytest.raises(OutcomeUnknown, match="before the answer came"):
+        await slow.create_instance(a_spec(offer_id))
+    with pytest.raises(OutcomeUnknown, match="lose_request"):
         await slow.get_account()
 
     assert len(scene.creates()) == 1
@@ -193,7 +198,7 @@ async def test_an_outage_that_begins_after_the_request_hides_the_answer(scene):
     assert (await slow.get_account()).user_id is not None
 
 
-async def test_a_cancelled_call_may_have_happened(scene):
+async def test_a_cancelled_call_may_have_happened(autojump_clock, scene):
     outcomes = set()
     for n in range(12):
         with trio.move_on_after(0.05 * n):
@@ -205,7 +210,7 @@ async def test_a_cancelled_call_may_have_happened(scene):
     assert len(scene.creates()) == len(scene.market.live_contracts())
 
 
-async def test_a_client_that_was_cut_off_reaches_nothing_even_in_mid_call(scene):
+async def test_a_client_that_was_cut_off_reaches_nothing_even_in_mid_call(autojump_clock, scene):
     async with trio.open_nursery() as nursery:
 
         @nursery.start_soon
@@ -221,7 +226,7 @@ async def test_a_client_that_was_cut_off_reaches_nothing_even_in_mid_call(scene)
         await scene.provider.list_instances()
 
 
-async def test_the_observer_is_told_of_every_stage(scene):
+async def test_the_observer_is_told_of_every_stage(autojump_clock, scene):
     instance_id = await scene.rented()
     with pytest.raises(NoSuchInstance):
         await scene.provider.stop_instance(instance_id + 1)
@@ -233,7 +238,7 @@ async def test_the_observer_is_told_of_every_stage(scene):
     ]
 
 
-async def test_a_revoked_key_is_rejected_and_says_nothing_of_instances(scene):
+async def test_a_revoked_key_is_rejected_and_says_nothing_of_instances(autojump_clock, scene):
     await scene.rented()
     scene.market.account.revoke_api_key(scene.market.account.owner_key)
 
@@ -242,7 +247,7 @@ async def test_a_revoked_key_is_rejected_and_says_nothing_of_instances(scene):
     assert len(scene.market.live_contracts()) == 1
 
 
-async def test_a_bid_that_is_too_low_names_the_instance_to_end(scene):
+async def test_a_bid_that_is_too_low_names_the_instance_to_end(autojump_clock, scene):
     offer_id = an_offer_id(scene.market)
 
     with pytest.raises(CreatedButFailed) as raised:
@@ -251,7 +256,7 @@ async def test_a_bid_that_is_too_low_names_the_instance_to_end(scene):
     assert [c.instance_id for c in scene.market.live_contracts()] == [raised.value.instance_id]
 
 
-async def test_refusals_become_the_classes_that_say_what_to_do_next(scene):
+async def test_refusals_become_the_classes_that_say_what_to_do_next(autojump_clock, scene):
     offer_id = an_offer_id(scene.market)
     with pytest.raises(BadSpec):
         await scene.provider.create_instance(a_spec(offer_id, label="x" * 300))
@@ -271,7 +276,7 @@ async def test_refusals_become_the_classes_that_say_what_to_do_next(scene):
     assert type(raised.value) is Refused
 
 
-async def test_the_same_seed_takes_the_same_time(scene):
+async def test_the_same_seed_takes_the_same_time(autojump_clock, scene):
     async def story():
         market = Market(3, wall_clock)
         provider = SimProvider(market, Faults(wall_clock))

@@ -86,11 +86,11 @@ class Scene:
 
 
 @pytest.fixture
-async def scene(autojump_clock):
+async def scene():
     return Scene()
 
 
-async def test_connecting_fails_until_the_container_and_then_sshd_are_up(scene):
+async def test_connecting_fails_until_the_container_and_then_sshd_are_up(autojump_clock, scene):
     contract = await scene.rented()
     with pytest.raises(SshRefused):
         async with scene.open():
@@ -111,7 +111,7 @@ async def test_connecting_fails_until_the_container_and_then_sshd_are_up(scene):
     assert facts.endpoint.port == scene.target().instance.direct_ssh_port
 
 
-async def test_the_probe_shows_the_rented_cards_and_a_clock_of_its_own(scene):
+async def test_the_probe_shows_the_rented_cards_and_a_clock_of_its_own(autojump_clock, scene):
     contract = await scene.booted(gpu="RTX 3090", num_gpus=2)
 
     async with scene.open() as box:
@@ -123,7 +123,7 @@ async def test_the_probe_shows_the_rented_cards_and_a_clock_of_its_own(scene):
     assert 0 < abs(facts.box_clock - wall_clock()) < 150
 
 
-async def test_a_stale_port_falls_back_to_the_proxy(scene):
+async def test_a_stale_port_falls_back_to_the_proxy(autojump_clock, scene):
     await scene.booted()
     old = scene.target()
     await scene.provider.stop_instance(scene.instance_id)
@@ -137,7 +137,7 @@ async def test_a_stale_port_falls_back_to_the_proxy(scene):
     assert facts.route is Route.PROXY
 
 
-async def test_an_open_connection_is_shared_until_forgotten(scene):
+async def test_an_open_connection_is_shared_until_forgotten(autojump_clock, scene):
     await scene.booted()
     async with scene.open() as one, scene.open() as two:
         await one.probe()
@@ -150,7 +150,7 @@ async def test_an_open_connection_is_shared_until_forgotten(scene):
 
 
 @pytest.mark.parametrize("heals", [False, True])
-async def test_a_rejected_key_may_be_healed_by_attaching_it(scene, heals):
+async def test_a_rejected_key_may_be_healed_by_attaching_it(autojump_clock, scene, heals):
     scene.market.afflict(MachineFault(kind=MachineFaultKind.SSH_AUTH, healed_by_attach=heals))
     await scene.booted()
     with pytest.raises(SshAuthRejected):
@@ -168,7 +168,7 @@ async def test_a_rejected_key_may_be_healed_by_attaching_it(scene, heals):
                 pass
 
 
-async def test_a_key_the_account_did_not_have_is_not_accepted(scene):
+async def test_a_key_the_account_did_not_have_is_not_accepted(autojump_clock, scene):
     await scene.booted()
     stranger = SimBoxes(scene.market, scene.faults, wall_clock, identity="stranger")
 
@@ -177,7 +177,7 @@ async def test_a_key_the_account_did_not_have_is_not_accepted(scene):
             pass
 
 
-async def test_machine_faults_show_where_a_real_machine_would_show_them(scene):
+async def test_machine_faults_show_where_a_real_machine_would_show_them(autojump_clock, scene):
     for fault in (
         MachineFault(kind=MachineFaultKind.WRONG_GPU, gpu="NVIDIA GeForce GT 710"),
         MachineFault(kind=MachineFaultKind.SSH_REFUSED, after_s=60, for_s=60),
@@ -207,7 +207,7 @@ async def test_machine_faults_show_where_a_real_machine_would_show_them(scene):
 # -- jobs --------------------------------------------------------------------------------
 
 
-async def test_a_job_runs_its_time_and_exits(scene):
+async def test_a_job_runs_its_time_and_exits(autojump_clock, scene):
     await scene.booted()
     await scene.started([*WORK, "--exit", "3"])
     early = await scene.snapshot()
@@ -228,7 +228,7 @@ async def test_a_job_runs_its_time_and_exits(scene):
     assert done.gpu_util == 0
 
 
-async def test_starting_twice_starts_once(scene):
+async def test_starting_twice_starts_once(autojump_clock, scene):
     await scene.booted()
     scene.faults.inject("box.start_job", FaultKind.LOSE_ANSWER)
     with pytest.raises(SshClosed):
@@ -243,7 +243,7 @@ async def test_starting_twice_starts_once(scene):
     assert len(scene.boxes.ledger()) == 1
 
 
-async def test_a_lost_start_request_starts_nothing(scene):
+async def test_a_lost_start_request_starts_nothing(autojump_clock, scene):
     await scene.booted()
     scene.faults.inject("box.start_job", FaultKind.LOSE_REQUEST)
     with pytest.raises(SshTimeout):
@@ -252,7 +252,7 @@ async def test_a_lost_start_request_starts_nothing(scene):
     assert (await scene.snapshot()).state is BoxJobState.ABSENT
 
 
-async def test_a_job_survives_the_loss_of_the_connection_and_of_the_daemon(scene):
+async def test_a_job_survives_the_loss_of_the_connection_and_of_the_daemon(autojump_clock, scene):
     await scene.booted()
     await scene.started()
     now = wall_clock()
@@ -270,7 +270,9 @@ async def test_a_job_survives_the_loss_of_the_connection_and_of_the_daemon(scene
 
 
 @pytest.mark.parametrize("how", ["stop", "reboot", "host_loss"])
-async def test_a_job_dies_with_its_container_and_leaves_no_exit_code(scene, how, tmp_path):
+async def test_a_job_dies_with_its_container_and_leaves_no_exit_code(
+    autojump_clock, scene, how, tmp_path
+):
     contract = await scene.booted()
     await scene.started()
     await trio.sleep(60)
@@ -294,7 +296,7 @@ async def test_a_job_dies_with_its_container_and_leaves_no_exit_code(scene, how,
     assert (report.files, report.missing) == ([], ["results/"])
 
 
-async def test_a_recycle_takes_job_and_files_away(scene):
+async def test_a_recycle_takes_job_and_files_away(autojump_clock, scene):
     contract = await scene.booted()
     await scene.started()
     scene.market.recycle(scene.instance_id)
@@ -305,7 +307,7 @@ async def test_a_recycle_takes_job_and_files_away(scene):
     assert not scene.boxes.ledger()[0].disk_exists
 
 
-async def test_a_connection_made_before_a_reboot_is_closed(scene):
+async def test_a_connection_made_before_a_reboot_is_closed(autojump_clock, scene):
     contract = await scene.booted()
     async with scene.open() as box:
         scene.market.reboot(scene.instance_id)
@@ -318,7 +320,7 @@ async def test_a_connection_made_before_a_reboot_is_closed(scene):
         assert (await box.probe()).gpus
 
 
-async def test_a_lost_host_answers_nobody(scene):
+async def test_a_lost_host_answers_nobody(autojump_clock, scene):
     await scene.booted()
     lost = MachineFault(kind=MachineFaultKind.HOST_LOSS)
     scene.market.afflict(lost, instance_id=scene.instance_id)
@@ -328,7 +330,7 @@ async def test_a_lost_host_answers_nobody(scene):
             pass
 
 
-async def test_term_ends_a_job_after_its_grace_with_a_checkpoint(scene, tmp_path):
+async def test_term_ends_a_job_after_its_grace_with_a_checkpoint(autojump_clock, scene, tmp_path):
     await scene.booted()
     await scene.started([*WORK, "--term-seconds", "5"])
     await trio.sleep(100)
@@ -345,7 +347,7 @@ async def test_term_ends_a_job_after_its_grace_with_a_checkpoint(scene, tmp_path
     assert [file.path for file in report.files] == ["results/checkpoint.bin"]
 
 
-async def test_kill_ends_a_job_that_ignores_term(scene):
+async def test_kill_ends_a_job_that_ignores_term(autojump_clock, scene):
     await scene.booted()
     await scene.started([*WORK, "--ignore-term"])
     await trio.sleep(10)
@@ -361,7 +363,7 @@ async def test_kill_ends_a_job_that_ignores_term(scene):
     assert (snapshot.state, snapshot.exit_code) == (BoxJobState.EXITED, 137)
 
 
-async def test_a_job_that_dies_leaves_no_exit_code(scene):
+async def test_a_job_that_dies_leaves_no_exit_code(autojump_clock, scene):
     await scene.booted()
     await scene.started(["sim-job", "--seconds", "30", "--dies"])
     await trio.sleep(60)
@@ -369,7 +371,7 @@ async def test_a_job_that_dies_leaves_no_exit_code(scene):
     assert (await scene.snapshot()).state is BoxJobState.DIED
 
 
-async def test_the_log_is_the_same_bytes_however_it_is_read(scene):
+async def test_the_log_is_the_same_bytes_however_it_is_read(autojump_clock, scene):
     await scene.booted()
     await scene.started()
     await trio.sleep(700)
@@ -385,7 +387,7 @@ async def test_the_log_is_the_same_bytes_however_it_is_read(scene):
     assert whole.startswith(b"step 1/100 loss ")
 
 
-async def test_heartbeats_come_on_the_machines_clock_and_can_stop(scene):
+async def test_heartbeats_come_on_the_machines_clock_and_can_stop(autojump_clock, scene):
     await scene.booted()
     command = [*WORK, "--heartbeat-every", "60", "--heartbeats-stop", "200", "--nan-loss"]
     await scene.started(command, heartbeat_path="heartbeat.json")
@@ -397,7 +399,7 @@ async def test_heartbeats_come_on_the_machines_clock_and_can_stop(scene):
     assert (snapshot.heartbeat.step, snapshot.heartbeat.loss) == (3, None)
 
 
-async def test_a_command_line_that_makes_no_sense_fails_as_a_program_would(scene):
+async def test_a_command_line_that_makes_no_sense_fails_as_a_program_would(autojump_clock, scene):
     await scene.booted()
     await scene.started(["sim-job", "--output", "/etc/passwd:9"])
     snapshot = await scene.snapshot()
@@ -411,7 +413,7 @@ async def test_a_command_line_that_makes_no_sense_fails_as_a_program_would(scene
 # -- files -------------------------------------------------------------------------------
 
 
-async def test_results_come_home_as_real_files_with_true_checksums(scene, tmp_path):
+async def test_results_come_home_as_real_files_with_true_checksums(autojump_clock, scene, tmp_path):
     await scene.booted()
     await scene.started([*WORK, "--output", "run.log:50"])
     await trio.sleep(700)
@@ -429,7 +431,9 @@ async def test_results_come_home_as_real_files_with_true_checksums(scene, tmp_pa
     assert record.collected.keys() == {"results/a.txt", "run.log"}
 
 
-async def test_a_local_file_that_differs_is_kept_beside_the_new_one(scene, tmp_path):
+async def test_a_local_file_that_differs_is_kept_beside_the_new_one(
+    autojump_clock, scene, tmp_path
+):
     await scene.booted()
     await scene.started()
     await trio.sleep(700)
@@ -453,7 +457,9 @@ async def test_a_local_file_that_differs_is_kept_beside_the_new_one(scene, tmp_p
         (FaultKind.LOSE_ANSWER, SshClosed),
     ],
 )
-async def test_a_failed_collection_counts_as_not_home_until_repeated(scene, tmp_path, kind, error):
+async def test_a_failed_collection_counts_as_not_home_until_repeated(
+    autojump_clock, scene, tmp_path, kind, error
+):
     await scene.booted()
     await scene.started()
     await trio.sleep(700)
@@ -467,7 +473,7 @@ async def test_a_failed_collection_counts_as_not_home_until_repeated(scene, tmp_
     assert scene.boxes.finished_jobs()[0].all_home
 
 
-async def test_the_project_goes_there_without_what_stays_home(scene, tmp_path):
+async def test_the_project_goes_there_without_what_stays_home(autojump_clock, scene, tmp_path):
     project = tmp_path / "project"
     (project / ".git").mkdir(parents=True)
     for name in ("train.py", ".git/HEAD", ".env", "data.bin", "notes.pem"):
@@ -490,7 +496,7 @@ async def test_the_project_goes_there_without_what_stays_home(scene, tmp_path):
     assert steps[-1] == ("sync", first.bytes, first.bytes, "bytes")
 
 
-async def test_pushed_files_can_be_pulled_back(scene, tmp_path):
+async def test_pushed_files_can_be_pulled_back(autojump_clock, scene, tmp_path):
     (tmp_path / "out/sub").mkdir(parents=True)
     (tmp_path / "out/sub/a.txt").write_bytes(b"abc")
     await scene.booted()
@@ -507,7 +513,7 @@ async def test_pushed_files_can_be_pulled_back(scene, tmp_path):
     assert (tmp_path / "back/out/sub/a.txt").read_bytes() == b"abc"
 
 
-async def test_a_full_machine_takes_no_project_and_lets_jobs_fail(scene, tmp_path):
+async def test_a_full_machine_takes_no_project_and_lets_jobs_fail(autojump_clock, scene, tmp_path):
     scene.market.afflict(MachineFault(kind=MachineFaultKind.DISK_FULL))
     await scene.booted()
     (tmp_path / "train.py").write_text("x")
@@ -520,7 +526,7 @@ async def test_a_full_machine_takes_no_project_and_lets_jobs_fail(scene, tmp_pat
     assert (await scene.snapshot()).exit_code == 1
 
 
-async def test_commands_answer_and_their_output_is_capped(scene):
+async def test_commands_answer_and_their_output_is_capped(autojump_clock, scene):
     await scene.booted()
     async with scene.open() as box:
         result = await box.run("echo " + "x" * 100, timeout_s=5, limit_bytes=10)
@@ -541,7 +547,7 @@ async def test_commands_answer_and_their_output_is_capped(scene):
         (FaultKind.HTTP_500, SshRefused),
     ],
 )
-async def test_opening_faults_become_ssh_errors(scene, kind, error):
+async def test_opening_faults_become_ssh_errors(autojump_clock, scene, kind, error):
     await scene.booted()
     scene.faults.inject("box.open", kind)
 
@@ -550,7 +556,7 @@ async def test_opening_faults_become_ssh_errors(scene, kind, error):
             pass
 
 
-async def test_the_ledger_tells_when_a_finished_job_was_lost(scene):
+async def test_the_ledger_tells_when_a_finished_job_was_lost(autojump_clock, scene):
     await scene.booted()
     await scene.started()
     await trio.sleep(700)

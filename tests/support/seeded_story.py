@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import trio
 from msgspec import Struct
+from trio._core import _run as trio_run
 from trio.testing import MockClock
 
 from support.daemon_in_memory import EPOCH, OWNER8, Daemon, Lab
@@ -103,9 +104,7 @@ def draw(seed: int) -> Draw:
             *(MachineFault(kind=rng.choice(BOOT_FAULTS), message="Error: GPU error, unable to start",
                            healed_by_attach=rng.random() < 0.7)
               for _ in range(some(3))),
-            *(MachineFault(kind=rng.choice(RUN_FAULTS), after_s=rng.uniform(0, 1500),
-                           for_s=rng.choice((None, 300.0, 1200.0)))
-              for _ in range(some(2))),
+            *(_run_fault(rng) for _ in range(some(2))),
         ],
         down=[(at, at + rng.choice((20, 120, 900))) for at in times(1)],
         full=[(at, at + rng.choice((5, 60, 600))) for at in times(1)],
@@ -116,6 +115,14 @@ def draw(seed: int) -> Draw:
         destroys=[(at, some(3)) for at in times(1)] if rng.random() < 0.3 else [],
         foreign=some(4),
     )  # fmt: skip
+
+
+def _run_fault(rng: random.Random) -> MachineFault:
+    kind, after_s = rng.choice(RUN_FAULTS), rng.uniform(0, 1500)
+    # A row hidden for minutes from every listing is beyond any proof by listings: what happens
+    # then is `test_an_instance_that_comes_back_after_its_proof_is_ended_again`.
+    for_s = None if kind is MachineFaultKind.VANISH else rng.choice((None, 300.0, 1200.0))
+    return MachineFault(kind=kind, after_s=after_s, for_s=for_s)
 
 
 def _job(rng: random.Random) -> tuple[float, list[str], Policy]:
@@ -450,6 +457,9 @@ def _settled(daemon: Daemon) -> bool:
 def play(seed: int) -> Story:
     """Play one seed on a virtual clock of its own."""
     logging.disable(logging.CRITICAL)
+    # trio shuffles its run queue on purpose; the hook made for Hypothesis ties that to the seed too.
+    vars(trio_run)["_ALLOW_DETERMINISTIC_SCHEDULING"] = True
+    trio_run._r.seed(f"scheduling:{seed}")
     told: list[Story] = []
 
     async def run() -> None:
@@ -457,7 +467,10 @@ def play(seed: int) -> Story:
         told.append(made)
         await made.play()
 
-    trio.run(run, clock=MockClock(autojump_threshold=0))
+    try:
+        trio.run(run, clock=MockClock(autojump_threshold=0))
+    finally:
+        logging.disable(logging.NOTSET)
     return told[0]
 
 

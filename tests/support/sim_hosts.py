@@ -1,7 +1,7 @@
 """Builders for tests of the simulator's façade and of the machines one can SSH into."""
 
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -42,11 +42,18 @@ class SetClock:
 class SmallFacade:
     """A façade over a market without machines, called without a network."""
 
-    def __init__(self, *, machines: Machines | None = None, rate_limits: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        machines: Machines | None = None,
+        rate_limits: bool = False,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
         self.clock = SetClock()
-        self.market = Market(7, self.clock, scale=1.0)
-        self.faults = Faults(self.clock)
-        self.backend = Backend(self.market, self.faults, machines or NoMachines(), self.clock)
+        read = clock or self.clock
+        self.market = Market(7, read, scale=1.0)
+        self.faults = Faults(read)
+        self.backend = Backend(self.market, self.faults, machines or NoMachines(), read)
         self.backend.url = "http://127.0.0.1:1"
         self.stopped = 0
         self.facade = Facade(

@@ -217,6 +217,8 @@ def _with_fields(rental: Rental, event: ev.RentalEvent) -> Rental:
                 destroy_tries=rental.destroy_tries + 1,
                 destroy_accepted=accepted,
             )
+        case ev.StopTried(at=at, accepted=accepted):
+            return structs.replace(rental, stop_tried_at=at, stop_accepted=accepted)
         case ev.FoundAbsent(at=at, proof=proof):
             return _absent(rental, at, proof)
         case ev.Resurfaced(at=at, instance_id=found):

@@ -16,6 +16,7 @@ READINGS_TO_BELIEVE: Final = 3  # VAST_API 8.2, statuses after boot
 READINGS_TO_BELIEVE_BOOT: Final = 2  # REQUIREMENTS WAI-06
 PROOF_SPACING_S: Final = 2.0  # VAST_API 16.3: list calls at least 2 s apart
 COLLECT_TRIES: Final = 5  # guess: then the machine is held and the user told
+STOP_REPEAT_S: Final = 300.0  # guess: an accepted stop that is not seen is asked for again
 DESTROY_BACKOFF_CAP_S: Final = 300.0  # guess: often enough to matter, rare enough for Vast
 
 

@@ -233,12 +233,20 @@ def _status(
             return [ev.InstanceRunning(rental_id=rid, at=now)]
         if why := _boot_failed(seen, row):
             return [ev.EndDecided(rental_id=rid, at=now, trigger=Trigger.BOOT_FAILED, why=why)]
-    if phase in _STOPPABLE and row.status in _NOT_RUNNING and seen.readings >= READINGS_TO_BELIEVE:
+    if phase in _STOPPABLE and _is_stopped(row) and seen.readings >= READINGS_TO_BELIEVE:
         why = f"Vast reports {row.status}; its disk still exists and bills"
         return [ev.InstanceStopped(rental_id=rid, at=now, why=why)]
     if phase is Phase.STOPPED and row.status == InstanceStatus.RUNNING:
         return [ev.InstanceResumed(rental_id=rid, at=now)]
     return []
+
+
+def _is_stopped(row: Instance) -> bool:
+    """Return whether the container does not run. A lost host stays `offline` although its stop was
+    accepted: then what Vast intends counts."""
+    if row.status in _NOT_RUNNING:
+        return True
+    return row.status != InstanceStatus.RUNNING and row.intended_status == InstanceStatus.STOPPED
 
 
 def _wrong_order(rental: Rental, row: Instance) -> str | None:

@@ -126,6 +126,8 @@ class Rental(Struct, frozen=True, kw_only=True):
     destroy_tried_at: float | None = None
     destroy_tries: int = 0
     destroy_accepted: bool = False  # the newest attempt was accepted
+    stop_tried_at: float | None = None
+    stop_accepted: bool = False
     running_at: float | None = None
     ready_at: float | None = None
     ended_at: float | None = None

@@ -16,6 +16,7 @@ from vastd.core.job import Job, JobState
 from vastd.core.limits import (
     COLLECT_TRIES,
     DESTROY_BACKOFF_CAP_S,
+    STOP_REPEAT_S,
     Limits,
 )
 from vastd.core.observed import Sighting
@@ -124,7 +125,13 @@ def _end(rental: Rental, jobs: Sequence[Job], seen: Sighting, limits: Limits, no
         case Outcome.DESTROY:
             return Step(do=Do.DECIDE_DESTROY, why=f"{ending.trigger}: {now_is}")
         case Outcome.STOP if rental.phase is not Phase.STOPPED:
-            return Step(do=Do.STOP, why=f"{ending.trigger}: {now_is}")
+            again_s = STOP_REPEAT_S if rental.stop_accepted else limits.destroy_retry_s
+            tried = rental.stop_tried_at
+            return Step(
+                do=Do.STOP,
+                why=f"{ending.trigger}: {now_is}",
+                not_before=None if tried is None else tried + again_s,
+            )
         case _ if active is not None and rental.phase is Phase.BUSY:
             # Held because it cannot be asked: asking again is the only way on.
             return Step(do=Do.ATTEND, job_id=active.job_id, why=now_is)

@@ -55,8 +55,6 @@ async def stop(shell: Shell, rental_id: str) -> None:
             rental_id=rental_id, at=shell.wall_clock(), accepted=error is None, error=error
         )
     )
-    # Whether it stopped is seen in the listing; asked again if it did not.
-    await trio.sleep(shell.limits.destroy_retry_s)
 
 
 async def end_surplus(shell: Shell, instance_id: int) -> None:

@@ -19,7 +19,7 @@ import msgspec
 import trio
 
 from vastd.errors import ConfigError, VastdError
-from vastd.simulator.service import DEMO_SCALE, ServiceInfo, info_path
+from vastd.simulator.service import DEMO_SCALE, IDLE_S, ServiceInfo, info_path
 
 START_LIMIT_S: Final = 20.0  # guess; measured 0.5 s
 TURN_S: Final = 0.05  # between two looks at whether another starter is done
@@ -59,18 +59,31 @@ class SimulatorClient:
         """Break an instance's SSH connections."""
         await self.call("POST", f"/sim/drop/{instance_id}", {})
 
+    async def wait_for(self, instance_id: int, state: str, *, limit_s: float) -> None:
+        """Wait until sshd answers (`ssh`), nothing runs (`down`) or all is over (`gone`).
+
+        Raises:
+            SimulatorUnreachable: also when that takes longer than `limit_s`.
+        """
+        await self.call("GET", f"/sim/wait/{instance_id}?state={state}", limit_s=limit_s)
+
     async def shut_down(self) -> None:
         """End the service and every machine; returns when it has agreed."""
         await self.call("POST", "/sim/shutdown", {})
 
     async def call(
-        self, method: str, path: str, body: dict[str, object] | None = None
+        self,
+        method: str,
+        path: str,
+        body: dict[str, object] | None = None,
+        *,
+        limit_s: float = CALL_LIMIT_S,
     ) -> dict[str, object]:
         """Call a control route and return its JSON object."""
         headers = {"Authorization": f"Bearer {self.info.control_token}"}
         try:
             # Proxies of the environment must not see loopback traffic.
-            async with httpx2.AsyncClient(trust_env=False, timeout=CALL_LIMIT_S) as client:
+            async with httpx2.AsyncClient(trust_env=False, timeout=limit_s) as client:
                 reply = await client.request(
                     method, f"{self.info.url}{path}", headers=headers, json=body
                 )
@@ -108,6 +121,7 @@ async def join_or_spawn(
     faults: list[str] | None = None,
     rate_limits: bool = False,
     port: int = 0,
+    idle_s: float = IDLE_S,
     start_limit_s: float = START_LIMIT_S,
 ) -> ServiceInfo:
     """Return the service of a state directory, started with these options unless it runs.
@@ -119,6 +133,7 @@ async def join_or_spawn(
     if info is not None:
         return info
     options = ["--seed", str(seed), "--scale", repr(scale), "--port", str(port)]
+    options += ["--idle", repr(idle_s)]
     for name in faults or []:
         options += ["--fault", name]
     if rate_limits:

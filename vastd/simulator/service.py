@@ -125,7 +125,7 @@ async def _serve_until_stopped(
         async with trio.open_nursery() as nursery:
             nursery.start_soon(trio.serve_listeners, answer, listeners)
             nursery.start_soon(_stop_on_signal, signals, stop)
-            nursery.start_soon(_stop_when_idle, settings.idle_s, facade, backend.market, stop)
+            nursery.start_soon(stop_when_idle, settings.idle_s, facade, backend, stop)
             with _announced(settings, info):
                 LOG.info("serving at %s, state in %s", info.url, settings.state_dir)
                 await stop.wait()
@@ -138,12 +138,13 @@ async def _stop_on_signal(signals: AsyncIterator[int], stop: trio.Event) -> None
         stop.set()
 
 
-async def _stop_when_idle(idle_s: float, facade: Facade, market: Market, stop: trio.Event) -> None:
-    last_use = time.time()
-    while (left := last_use + idle_s - time.time()) > 0:
+async def stop_when_idle(idle_s: float, facade: Facade, backend: Backend, stop: trio.Event) -> None:
+    """Set `stop` once there was neither a contract of the renter nor a request for `idle_s`."""
+    last_use = backend.clock()
+    while (left := last_use + idle_s - backend.clock()) > 0:
         await trio.sleep(left)
-        if any(not contract.foreign for contract in market.live_contracts()):
-            last_use = time.time()
+        if any(not contract.foreign for contract in backend.market.live_contracts()):
+            last_use = backend.clock()
         last_use = max(last_use, facade.last_request_at)
     LOG.info("stopping: no contract and no request for %.0f s", idle_s)
     stop.set()

@@ -1,9 +1,9 @@
 """One remote command over asyncssh: its collected output, or its open streams."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractContextManager
-from typing import Final
+from typing import Any, Final
 
 import asyncssh
 import trio
@@ -57,9 +57,11 @@ class Capture(asyncssh.SSHClientSession[bytes]):
 
 
 class Process:
+    """A running command; `cross` runs a coroutine in asyncssh's loop."""
+
     def __init__(
         self,
-        loop: _EnteredLoop,
+        cross: Callable[[Coroutine[Any, Any, Any]], Awaitable[Any]],
         writer: asyncssh.SSHWriter[bytes],
         reader: asyncssh.SSHReader[bytes],
         translated: Callable[[], AbstractContextManager[None]],
@@ -94,7 +96,7 @@ class Process:
         return int(code)
 
 
-def end_channel(channel: asyncssh.SSHChannel[bytes]) -> None:
+def end_channel(channel: asyncssh.SSHClientChannel[bytes]) -> None:
     """Close a channel whose command may still run; the connection stays."""
     with contextlib.suppress(OSError):
         channel.send_signal("TERM")

@@ -2,12 +2,23 @@
 
 import secrets
 from collections.abc import Callable
+from enum import StrEnum
 from typing import Final, Protocol
+
+import trio
 
 from vastd.simulator.faults import Faults
 from vastd.simulator.market import Market
 
 RESULTS_KEPT: Final = 64  # result files; a client fetches each within seconds
+
+
+class HostState(StrEnum):
+    """What one can wait for."""
+
+    SSH = "ssh"  # sshd answers
+    DOWN = "down"  # nothing runs, the disk may be there
+    GONE = "gone"  # neither contract nor disk
 
 
 class Machines(Protocol):
@@ -19,6 +30,10 @@ class Machines(Protocol):
 
     def drop_connections(self, instance_id: int) -> int:
         """Break all SSH connections of an instance; return how many."""
+        ...
+
+    async def wait_for(self, instance_id: int, state: HostState) -> None:
+        """Wait until the machine of an instance is in that state; for ever if it never is."""
         ...
 
     def container_log(self, instance_id: int) -> str:
@@ -42,6 +57,9 @@ class NoMachines:
 
     def drop_connections(self, instance_id: int) -> int:
         return 0
+
+    async def wait_for(self, instance_id: int, state: HostState) -> None:
+        await trio.lowlevel.checkpoint()
 
     def container_log(self, instance_id: int) -> str:
         return ""

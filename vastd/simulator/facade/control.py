@@ -9,7 +9,7 @@ from msgspec import Struct, structs
 
 from vastd.core.money import to_usd
 from vastd.simulator.contracts import Contract
-from vastd.simulator.facade.backend import Backend
+from vastd.simulator.facade.backend import Backend, HostState
 from vastd.simulator.facade.http import Reply
 from vastd.simulator.facade.routes import Access, Call, JsonObject, Route, answer, done
 from vastd.simulator.faults import Fault, MachineFault
@@ -54,6 +54,7 @@ class ControlRoutes:
             Route(method="GET", path="/sim/faults/", handler=self.faults, access=control),
             Route(method="POST", path="/sim/faults/", handler=self.inject, access=control),
             Route(method="DELETE", path="/sim/faults/", handler=self.clear, access=control),
+            Route(method="GET", path="/sim/wait/{id}/", handler=self.wait, access=control),
             Route(method="POST", path="/sim/drop/{id}/", handler=self.drop, access=control),
             Route(method="POST", path="/sim/foreign/", handler=self.foreign, access=control),
             Route(method="POST", path="/sim/shutdown/", handler=self.shutdown, access=control),
@@ -123,6 +124,14 @@ class ControlRoutes:
         """Forget the faults of calls; machines stay as they are."""
         self._backend.faults.clear()
         return done()
+
+    async def wait(self, call: Call) -> Reply:
+        """Answer once the machine of an instance is in the state asked for."""
+        state = call.request.query.get("state", "")
+        if state not in {*HostState}:
+            raise invalid_request(f"state is one of {', '.join(HostState)}")
+        await self._backend.machines.wait_for(call.instance_id, HostState(state))
+        return done(row=self._backend.market.instance_row(call.instance_id))
 
     async def drop(self, call: Call) -> Reply:
         """Break an instance's SSH connections; its processes go on."""

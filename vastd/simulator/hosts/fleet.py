@@ -23,6 +23,7 @@ from typing import Final
 import trio
 
 from vastd.simulator.contracts import Access, Contract
+from vastd.simulator.facade.backend import HostState
 from vastd.simulator.faults import Faults, Point
 from vastd.simulator.hosts.image import TOOLS_DIR, GpuSetup, InstanceDisk, build_disk, write_tools
 from vastd.simulator.hosts.processes import wait_for_exit
@@ -157,6 +158,20 @@ class Fleet:
         host.sshd.drop_connections()
         return count
 
+    async def wait_for(self, instance_id: int, state: HostState) -> None:
+        """Wait until the machine of an instance is in that state; for ever if it never is."""
+        while not self._is_in(state, self.hosts.get(instance_id)):
+            await self._wait_change()
+
+    def _is_in(self, state: HostState, host: Host | None) -> bool:
+        match state:
+            case HostState.SSH:
+                return host is not None and host.sshd is not None
+            case HostState.DOWN:
+                return host is None or (host.sandbox is None and not host.contract.is_up)
+            case HostState.GONE:
+                return host is None
+
     def container_log(self, instance_id: int) -> str:
         """Return the end of what the container printed; empty when nothing."""
         host = self.hosts.get(instance_id)
@@ -209,6 +224,7 @@ class Fleet:
             with trio.CancelScope(shield=True):
                 await _remove_tree(host.directory)
             self.hosts.pop(contract.instance_id, None)
+            self.poke()
         LOG.info("gone instance=%d", contract.instance_id)
 
     async def _run(self, host: Host) -> None:
@@ -237,6 +253,7 @@ class Fleet:
             host.sandbox = None
             with trio.CancelScope(shield=True):
                 await sandbox.stop()
+            self.poke()
         LOG.info("down instance=%d run=%d", contract.instance_id, run[0])
 
     def _tools_seen(self, disk: InstanceDisk) -> str:
@@ -266,9 +283,13 @@ class Fleet:
                 sftp_program=sftp_program(self._tools_seen(disk)),
                 refuses=functools.partial(self._refuses, contract.instance_id),
             )
-            async with open_sshd(facts, host.sockets) as host.sshd:
-                await self._until_over(host, run, ssh_may_stop=True)
-            host.sshd = None
+            async with open_sshd(facts, host.sockets) as sshd:
+                host.sshd = sshd
+                self.poke()
+                try:
+                    await self._until_over(host, run, ssh_may_stop=True)
+                finally:
+                    host.sshd = None
             if self._is_on(host, run):  # sshd alone went away, as on an overloaded machine
                 self._market.set_access(contract.instance_id, host.bind(keep_direct=True))
 
