@@ -10,7 +10,7 @@ from vastctl.story import Story, exit_code, tell_end
 from vastd_protocol.errors import ExitCode
 from vastd_protocol.methods import job as jobs
 from vastd_protocol.methods import rental as rentals
-from vastd_protocol.methods.job import JobView, JobWaitView
+from vastd_protocol.methods.job import JobSubmitView, JobView, JobWaitView
 
 RESTART_S = 120.0  # guess; a daemon that replays its store and reconciles is back long before
 ASK_PRICE_S = 2.0  # guess; Ctrl-C must not hang on a daemon that does
@@ -18,23 +18,25 @@ ASK_PRICE_S = 2.0  # guess; Ctrl-C must not hang on a daemon that does
 
 def attend(
     ctx: Context,
-    job: JobView,
+    submitted: JobSubmitView,
     *,
+    after: int,
     kept: bool = False,
     pass_on: bool = False,
-    dph: float | None = None,
 ) -> int:
-    """Follow `job` to its settled end and tell it; return the exit code.
+    """Follow a job to its settled end and tell it; return the exit code.
 
-    Ctrl-C detaches: the job goes on. `kept`: its machine is not meant to end.
+    Ctrl-C detaches: the job goes on. `after`: the newest event before it was submitted.
+    `kept`: its machine is not meant to end.
 
     Raises:
         CliError: vastd did not come back, or `--timeout` is over.
     """
     ctx.client.reconnect_s = RESTART_S
-    story = Story(ctx.screen, log=not ctx.json)
+    job, rental_id = submitted.job, submitted.rental.rental_id
+    story = Story(ctx.screen, log=not ctx.json, job=job.job_id, rentals=[rental_id])
     # The log is on stdout, and stdout is one JSON document with `--json`.
-    followed = Followed(job=job.job_id, after=0, offset=None if ctx.json else 0)
+    followed = Followed(job=job.job_id, after=after, offset=None if ctx.json else 0)
     follower = Follower(ctx.client, story, followed)
     limit_s = ctx.args.timeout
     wish = jobs.JobWaitParams(job=job.job_id, timeout_s=limit_s)
@@ -51,10 +53,10 @@ def attend(
     except DaemonAbsent as gone:
         raise gone_while_following(gone, job.job_id) from gone
     except KeyboardInterrupt:
-        if not ctx.detaches:
+        if not ctx.lasting:
             raise
         ctx.screen.end_log()
-        return _detached(ctx, job, dph)
+        return _detached(ctx, submitted)
     finally:
         if not ctx.json:
             ctx.screen.end_log()
@@ -62,7 +64,7 @@ def attend(
 
 
 def _end(ctx: Context, body: bytes, settled: JobWaitView, kept: bool, pass_on: bool) -> int:
-    tell_end(ctx.screen, settled.job, settled.rental)
+    tell_end(ctx.screen, settled.job, settled.rental, log_stays=ctx.lasting)
     if ctx.json:
         ctx.emit(body)
     return exit_code(settled.job, settled.rental, kept=kept, pass_on=pass_on)
@@ -77,8 +79,10 @@ def _late(job: JobView, limit_s: float | None) -> CliError:
     )
 
 
-def _detached(ctx: Context, job: JobView, dph: float | None) -> int:
-    price = _price(ctx, job) or dph
+def _detached(ctx: Context, submitted: JobSubmitView) -> int:
+    job = submitted.job
+    offered = submitted.chosen.dph_usd if submitted.chosen else submitted.rental.dph_usd
+    price = _price(ctx, job) or offered
     cost = "" if price is None else f" and costs {words.rate(price)}"
     ctx.screen.say(f"detached: job {job.job_id} goes on{cost}")
     ctx.screen.say(f"  follow it: vastctl logs -f {job.job_id}")

@@ -31,7 +31,7 @@ class Context:
         self.client = client
         self.json: bool = args.json
         self.now = now
-        self.detaches = True  # Ctrl-C leaves a job to itself; not in the demo, which ends it all
+        self.lasting = True  # False in the demo: its vastd ends with it, and so does the job
         self._project = project
         self._stdin_tty = sys.stdin.isatty() if stdin_tty is None else stdin_tty
 

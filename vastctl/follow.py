@@ -41,9 +41,16 @@ class Audience(Protocol):
     def log(self, data: bytes) -> None:
         """The next bytes of the job's log."""
 
+    def idle(self) -> None:
+        """Nothing happened for a few seconds."""
+
 
 class Followed:
-    """What is followed, and how far it was shown. Changed by `Follower` only."""
+    """What is followed, and how far it was shown. Changed by `Follower` only.
+
+    `job` is whose log is followed. Events are those of `rental`, all if there is none: the
+    story of a job is told by its machines' events as well, so the audience picks.
+    """
 
     def __init__(
         self,
@@ -53,8 +60,10 @@ class Followed:
         events: bool = True,
         after: int | None = None,
         offset: int | None = None,
+        only_job: str | None = None,
     ) -> None:
         self.job = job
+        self.only_job = only_job
         self.rental = rental
         self.events = events
         self.after = after  # cursor of the newest event shown; None: from now on
@@ -118,6 +127,7 @@ class Follower:
             message = self._client.receive(left)
             if message is None:
                 self._changed = True
+                self._audience.idle()
             elif message.method is not None:
                 self._notification(message)
             elif ident is not None:
@@ -130,7 +140,7 @@ class Follower:
         what = self.what
         if what.events:
             wish = events.EventSubscribeParams(
-                after=what.after, rental=what.rental, job=what.job, progress=True
+                after=what.after, rental=what.rental, job=what.only_job, progress=True
             )
             body = self._client.once(events.SUBSCRIBE.name, encode(wish))
             subscribed = self._client.view(events.SUBSCRIBE, body)
@@ -168,7 +178,7 @@ class Follower:
             return
         if self.on_piece is not None:
             self.on_piece(params)
-        self._catch_up(piece.offset)
+        pass
         self._show(piece.offset, unbase64(piece.data))
         if piece.eof:
             self.what.log_ended = True
@@ -202,16 +212,26 @@ class Follower:
         try:
             while self.what.offset is not None and self._read_piece(READ_LIMIT):
                 pass
-            if self.what.events:
-                wish = events.EventListParams(
-                    after=self.what.after or 0, rental=self.what.rental, job=self.what.job
-                )
-                body = self._client.once(events.LIST.name, encode(wish))
-                for event in self._client.view(events.LIST, body).events:
-                    self._event(event)
+            while self.what.events and self._read_events():
+                pass
         except ConnectionLost:
             self._client.reconnect()
             self.finish()
+
+    def _read_events(self) -> bool:
+        wish = events.EventListParams(after=self.what.after or 0, rental=self.what.rental)
+        body = self._client.once(events.LIST.name, encode(wish))
+        page = self._client.view(events.LIST, body)
+        for event in page.events:
+            self._event(event)
+        moved = page.cursor > (self.what.after or 0)
+        self.what.after = max(page.cursor, self.what.after or 0)
+        return moved or bool(page.events)
+
+
+def newest_cursor(client: Client) -> int:
+    """Return the cursor of the newest event: ask before the call whose events matter."""
+    return client.call(events.LIST, events.EventListParams(limit=1)).cursor
 
 
 def unbase64(text: str) -> bytes:

@@ -2,7 +2,7 @@
 
 import os
 import socket
-import struct
+import sys
 import time
 from collections import deque
 from pathlib import Path
@@ -142,10 +142,9 @@ def _check_peer(connected: socket.socket, path: Path) -> None:
     """Refuse a socket that another user made: he would learn commands and variables of jobs."""
     if not hasattr(socket, "SO_PEERCRED"):
         return
-    size = struct.calcsize("3i")
-    _, uid, _ = struct.unpack(
-        "3i", connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
-    )
+    # struct ucred {pid, uid, gid}, native 32-bit numbers (man 7 unix).
+    credentials = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    uid = int.from_bytes(credentials[4:8], sys.byteorder)
     if uid != os.getuid() and uid not in _TRUSTED_UIDS:
         raise CliError(
             f"the program that listens on {path} belongs to user id {uid}, not to you",

@@ -6,9 +6,8 @@ from msgspec.json import encode
 
 from vastctl.attend import RESTART_S
 from vastctl.context import Context
-from vastctl.follow import Followed, Follower
+from vastctl.follow import Followed, Follower, newest_cursor
 from vastctl.story import Story
-from vastd_protocol.methods import event as events
 from vastd_protocol.methods import rental as rentals
 from vastd_protocol.methods.rental import RentalView
 
@@ -18,7 +17,7 @@ class PhaseWatch:
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
-        self._after = ctx.client.call(events.LIST, events.EventListParams(limit=1)).cursor
+        self._after = newest_cursor(ctx.client)
         self._last: dict[str, tuple[bytes, RentalView]] = {}
         self.story = Story(ctx.screen)
 
@@ -33,7 +32,7 @@ class PhaseWatch:
         ctx = self._ctx
         ctx.client.reconnect_s = RESTART_S
         ctx.client.timeout_s = None  # `--timeout` bounds the whole, through `limit_s`
-        self.story = Story(ctx.screen, rentals=frozenset(rental_ids))
+        self.story = Story(ctx.screen, rentals=rental_ids)
         pending = list(rental_ids)
 
         def look() -> bool:

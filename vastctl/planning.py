@@ -23,7 +23,7 @@ def option_lines(options: Sequence[OptionView]) -> list[str]:
             words.gpu(option.gpu_name, option.num_gpus),
             f"{option.gpu_ram_mb / 1024:.0f} GB",
             words.rate(option.dph_usd),
-            words.UNKNOWN if option.hours is None else f"{option.hours:g}",
+            words.UNKNOWN if option.hours is None else f"{option.hours:.3g}",
             words.money(option.total_usd),
             words.UNKNOWN if option.reliability is None else f"{100 * option.reliability:.1f}%",
             option.geolocation or words.UNKNOWN,
@@ -88,6 +88,8 @@ def _range(spread: Range | None, unit: str) -> str:
     if spread is None:
         return ""
     source = f"  ({spread.source})" if spread.source else ""
+    if spread.low == spread.high:
+        return f"{spread.mid:g}{unit}{source}"
     return f"{spread.low:g} to {spread.high:g}{unit}, probably {spread.mid:g}{source}"
 
 
@@ -120,7 +122,7 @@ def choose(ctx: Context, needs: Needs, *, what: str, budget_usd: float | None) -
                 hint="add `-y`, or say what it may cost with `--budget USD`",
             )
         return needs
-    ctx.screen.progress("search", 0, None, "offers")
+    ctx.screen.note("searching offers")
     plan = ctx.client.call(
         task.PLAN, task.PlanParams(needs=needs, project=ctx.project, budget_usd=budget_usd)
     )

@@ -72,7 +72,8 @@ class Screen:
         self._fancy = (err.encoding or "").lower().replace("-", "").startswith("utf")
         self._drawn = 0  # columns of the progress line on the terminal now
         self._drawn_at = float("-inf")
-        self._told: dict[str, float] = {}  # step -> when it was last told, without a terminal
+        self._told: dict[str, tuple[float, str]] = {}  # step -> when and what, without a terminal
+        self._coloured = False  # the log may have left a colour switched on
         self._open_line = False  # the log on the terminal stopped inside a line
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._held = ""  # the beginning of a colour sequence cut by a chunk
@@ -109,6 +110,7 @@ class Screen:
             self._held = unfinished[0]
             text = text[: unfinished.start()]
         self._clear()
+        self._coloured = self._coloured or (self.out_colour and "\x1b" in text)
         self._out.write(printable(text, colour=self.out_colour, returns=True))
         self._out.flush()
         if text:
@@ -120,7 +122,8 @@ class Screen:
             return
         rest = self._held + self._decoder.decode(b"", final=True)
         self._held = ""
-        self._out.write(printable(rest) + ("\x1b[0m" if self.out_colour else ""))
+        self._out.write(printable(rest) + ("\x1b[0m" if self._coloured else ""))
+        self._coloured = False
         if self._open_line or rest:
             self._out.write("\n")
         self._open_line = False
@@ -166,8 +169,9 @@ class Screen:
         complete = total is not None and done >= total
         text = printable(f"{step}: {progress_text(done, total, unit)}")
         if not self.err_tty:
-            if complete or now - self._told.get(step, float("-inf")) >= PROGRESS_EVERY_S:
-                self._told[step] = now
+            told_at, told = self._told.get(step, (float("-inf"), ""))
+            if text != told and (complete or now - told_at >= PROGRESS_EVERY_S):
+                self._told[step] = now, text
                 self._err_line(text)
         elif complete or now - self._drawn_at >= REDRAW_EVERY_S:
             self._break_log_line()

@@ -1,6 +1,7 @@
 """What a person reads while a job or a machine is followed, and at the end."""
 
-from collections.abc import Container
+import time
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from vastctl import words
@@ -9,6 +10,18 @@ from vastd_protocol.errors import ExitCode
 from vastd_protocol.methods.event import EventView, Progress
 from vastd_protocol.methods.job import JobView
 from vastd_protocol.methods.rental import RentalView
+
+# Event -> the long step that begins with it; "" ends one. Names of events: vastd.core.events.
+_WAIT_AFTER: Final = {
+    "create_sent": "rent",
+    "create_confirmed": "boot",
+    "instance_found": "boot",
+    "instance_running": "check",
+    "became_ready": "",
+    "job_started": "",
+    "destroy_decided": "proof of the end",
+    "found_absent": "",
+}
 
 # `JobView.failure` -> exit code; a failure that is not listed is told by state and copy.
 _EXIT_OF_FAILURE: Final = {
@@ -21,42 +34,75 @@ _EXIT_OF_FAILURE: Final = {
 
 
 class Story:
-    """Tells events and progress on stderr, the log on stdout (`log=False`: not at all)."""
+    """Tells events and progress on stderr, the log on stdout (`log=False`: not at all).
+
+    Told is what concerns `job`, the machines it is placed on, and `rentals`.
+    """
 
     def __init__(
-        self, screen: Screen, *, log: bool = True, rentals: Container[str] | None = None
+        self,
+        screen: Screen,
+        *,
+        log: bool = True,
+        job: str | None = None,
+        rentals: Iterable[str] = (),
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._screen = screen
         self._log = log
-        self._rentals = rentals  # events of other rentals are left out; None: all are told
+        self._job = job
+        self._rentals = set(rentals)
+        self._clock = clock
+        self._waits_for = ""  # the long step under way
+        self._since = 0.0
         self.failed_copies: set[str] = set()  # rental ids whose newest collection failed
 
     def event(self, event: EventView) -> None:
-        rental_id = event.rental_id or ""
-        if self._rentals is not None and rental_id not in self._rentals:
+        if not self._concerns(event.rental_id, event.job_id):
             return
+        rental_id = event.rental_id or ""
+        if event.job_id == self._job and event.rental_id is not None:
+            self._rentals.add(rental_id)  # a next attempt runs on another machine
         if event.kind == "collect_failed":
             self.failed_copies.add(rental_id)
         elif event.kind == "collect_verified":
             self.failed_copies.discard(rental_id)
+        if event.kind in _WAIT_AFTER:
+            self._waits_for, self._since = _WAIT_AFTER[event.kind], self._clock()
         self._screen.step(event.severity, event.reason or event.kind.replace("_", " "))
 
     def progress(self, progress: Progress) -> None:
-        self._screen.progress(progress.step, progress.done, progress.total, progress.unit)
+        # The log's own progress is the log.
+        if progress.step != "log" and self._concerns(progress.rental_id, progress.job_id):
+            self._screen.progress(progress.step, progress.done, progress.total, progress.unit)
+
+    def idle(self) -> None:
+        if self._waits_for:
+            waited = int(self._clock() - self._since)
+            self._screen.progress(self._waits_for, waited, None, "seconds")
 
     def log(self, data: bytes) -> None:
         if self._log:
             self._screen.log(data)
 
+    def _concerns(self, rental_id: str | None, job_id: str | None) -> bool:
+        return rental_id in self._rentals or (job_id is not None and job_id == self._job)
 
-def tell_end(screen: Screen, job: JobView, rental: RentalView | None) -> None:
+
+def tell_end(
+    screen: Screen, job: JobView, rental: RentalView | None, *, log_stays: bool = True
+) -> None:
     """Write how a job ended, where its results are, what it cost and what still bills."""
     good = job.state == "succeeded"
     code = "" if job.exit_code is None else f" (exit code {job.exit_code})"
-    why = "" if good or not job.reason else f": {job.reason}"
+    # The reason of a plain failure is its exit code, which is told already.
+    plain = good or not job.reason or job.reason == f"exit code {job.exit_code}"
+    why = "" if plain else f": {job.reason}"
     state = job.state.replace("_", " ")
     screen.step("info" if good else "error", f"job {job.name} {state}{code}{why}")
     _tell_results(screen, job)
+    if job.log_path and log_stays:
+        screen.note(f"  log: {job.log_path}")
     if job.cost_usd is not None:
         machines = f" on {words.count(len(job.attempts), 'machine')}" if job.attempts else ""
         screen.step("info", f"total cost {words.money(job.cost_usd)}{machines}")
@@ -74,8 +120,6 @@ def _tell_results(screen: Screen, job: JobView) -> None:
         screen.step("error", "the results could not be copied; the machine is kept for them")
     if job.missing:
         screen.step("warning", f"declared but not found: {', '.join(job.missing)}")
-    if job.log_path:
-        screen.note(f"  log: {job.log_path}")
 
 
 def tell_billing(screen: Screen, rental: RentalView) -> None:

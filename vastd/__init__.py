@@ -1,0 +1,1 @@
+"""The daemon that owns every GPU instance one person rents on Vast.ai."""

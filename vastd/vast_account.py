@@ -52,6 +52,8 @@ class VastAccount:
             self._key = None
             self.provider = KeylessProvider(str(exc), exc.hint)
             return
+        if self._key is not None and self._key.secret == key.secret:
+            return  # a new way would forget when which endpoint was asked last
         self._key = key
         http = VastHttp(key=key, base_url=self.url, version=VASTD_VERSION)
         self._open.append(http)

@@ -91,6 +91,7 @@ class World:
 
 @handles(daemon.STATUS)
 async def status(ctx: World, params: daemon.Nothing) -> daemon.DaemonStatusView:
+    await trio.lowlevel.checkpoint()
     info = daemon.DaemonInfo(
         version="0.1.0", pid=1, started_at="2026-11-30T12:00:00Z", simulated=True
     )

@@ -144,6 +144,19 @@ async def test_broken_framing_is_told_and_closes_that_connection_only(rig, garba
         assert (await bystander.receive())["result"]["settled"] is True
 
 
+async def test_broken_framing_ends_a_wait_after_a_moment(tmp_path, autojump_clock):
+    async with running(tmp_path / "s") as rig, rig.client() as client:
+        await client.request("job.wait", {}, id="wait")
+        await client.stream.send_all(b"hello\r\n")
+        started = trio.current_time()
+
+        replies = await client.rest()
+
+        codes = {reply["id"]: reply["error"]["code"] for reply in replies}
+        assert codes == {None: -32700, "wait": -32800}
+        assert trio.current_time() - started == 1
+
+
 async def test_an_oversized_line_closes_that_connection_only(rig):
     async with rig.client(lines=True) as bystander, rig.client(lines=True) as client:
         with pytest.raises(trio.BrokenResourceError):

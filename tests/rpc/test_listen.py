@@ -180,7 +180,8 @@ async def test_a_peer_without_credentials_may_not_connect(caplog):
 
 
 PASSED = """
-import os, socket, sys, trio
+import os, sys, trio
+os.dup2(int(sys.argv[1]), 3)
 from vastd.rpc.listen import listening
 os.environ["LISTEN_PID"] = str(os.getpid())
 async def main():
@@ -199,13 +200,14 @@ def test_a_socket_passed_by_systemd_is_taken_over_and_stays(tmp_path):
         passed.bind(str(path))
         passed.listen()
         child = subprocess.Popen(
-            ["/bin/sh", "-c", f'exec 3<&{passed.fileno()} "$0" "$@"', sys.executable, "-c", PASSED],
+            [sys.executable, "-c", PASSED, str(passed.fileno())],
             stdout=subprocess.PIPE,
             pass_fds=[passed.fileno()],
             env=os.environ | {"LISTEN_FDS": "1"},
             text=True,
         )
         with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(20)
             client.connect(str(path))
             assert client.recv(5) == b"hello"
         output, _ = child.communicate(timeout=20)

@@ -34,7 +34,7 @@ def decode(raw, row=job.SUBMIT):
         (b"[1]", "expected object, got int"),
         (b"[{},{}]", "params must be one object, got 2"),
         (b'"x"', "expected object, got str"),
-        (b'{"command":[1e999],"project":"/p"}', "command[0]: expected str, got float"),
+        (b'{"command":[1e999],"project":"/p"}', "command[0]: number out of range"),
     ],
 )
 def test_wrong_parameters_are_named_with_their_place(text, message):

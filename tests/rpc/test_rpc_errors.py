@@ -33,6 +33,7 @@ def test_every_error_class_of_ours_has_a_row_or_a_parent_that_speaks_for_it():
         ),
         (errors.OutcomeUnknown("x"), True, 1011, "unconfirmed", False, 7),
         (errors.OutcomeUnknown("x"), False, 1005, "vast_unreachable", True, 1),
+        (errors.Unreachable("x"), True, 1005, "vast_unreachable", True, 1),
         (errors.CreatedButFailed("x", instance_id=1), True, 1011, "created_but_failed", False, 7),
         (errors.NoCredit("x"), True, 1007, "no_credit", False, 6),
         (errors.OfferGone("x"), True, 1006, "offer_gone", True, 9),

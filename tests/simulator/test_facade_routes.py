@@ -7,7 +7,7 @@ import trio.testing
 
 from support.sim_hosts import CONTROL_TOKEN, EPOCH, SmallFacade
 from vastd.errors import InvalidRequest
-from vastd.simulator.facade.backend import NoMachines
+from vastd.simulator.facade.backend import HostState, NoMachines
 from vastd.simulator.facade.fault_names import parse_fault
 from vastd.simulator.facade.http import Ending, Reply
 from vastd.simulator.faults import FaultKind, Point
@@ -574,6 +574,18 @@ async def test_faults_can_be_ordered_over_the_control_route(vast: SmallFacade) -
     assert (await vast.raw("GET", "/api/v1/instances/")).status == 500
     instance_id = await vast.rent()
     assert vast.market.contract(instance_id).trouble.wrong_gpu is not None
+
+
+async def test_waiting_for_a_machine_has_an_end(autojump_clock: trio.testing.MockClock) -> None:
+    class Never(NoMachines):
+        async def wait_for(self, instance_id: int, state: HostState) -> None:
+            await trio.sleep_forever()
+
+    vast = SmallFacade(machines=Never())
+    vast.key = CONTROL_TOKEN
+
+    assert (await vast.call("GET", "/sim/wait/7", state="ssh"))[0] == 408
+    assert (await vast.call("GET", "/sim/wait/7", state="nonsense"))[0] == 400
 
 
 async def test_the_network_can_be_cut_for_a_while(vast: SmallFacade) -> None:

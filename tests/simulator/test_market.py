@@ -285,6 +285,25 @@ def test_outbid_stops_without_warning_and_resumes_when_the_bid_wins_again(keeps_
     assert contract.is_up
 
 
+def test_starting_an_instance_whose_bid_loses_is_refused_and_queued_until_it_wins():
+    clock = HandClock()
+    market = a_market(clock)
+    offer_id = an_offer_id(market)
+    with pytest.raises(MarketRefused) as refused:
+        market.create(offer_id, an_order(bid=a_bid(market, offer_id, 50)))
+    contract = market.contract(refused.value.extra["new_contract"])
+
+    with pytest.raises(MarketRefused, match="resources_unavailable"):
+        market.start(contract.instance_id)
+    clock.tick(BOOTED_S)
+    market.advance()
+    assert contract.runs == []
+    market.set_min_bid(contract.machine.machine_id, to_usd(contract.bid) * 0.9)
+    clock.tick(BOOTED_S)
+    market.advance()
+    assert contract.is_up
+
+
 def test_a_higher_bid_brings_an_outbid_instance_back():
     clock = HandClock()
     market = a_market(clock)
@@ -455,6 +474,9 @@ def test_the_service_may_say_where_a_real_sshd_listens():
 
     assert (instance.public_ip, instance.direct_ssh_port) == ("127.0.0.1", 4022)
     assert (instance.ssh_host, instance.ssh_port) == ("127.0.0.1", 4023)
+    market.stop(contract.instance_id)
+    clock.tick(60)
+    assert market.instance(contract.instance_id).direct_ssh_port is None
 
 
 def test_a_withdrawn_offer_is_gone():
@@ -491,3 +513,65 @@ def test_a_label_can_be_replaced_up_to_1024_characters():
     with pytest.raises(MarketRefused, match="no_such_instance") as refused:
         market.set_label(1, "x")
     assert refused.value.status == 404
+
+
+def test_a_lost_host_takes_its_neighbours_along_and_its_offers_off_the_market():
+    clock = HandClock()
+    market = a_market(clock)
+    one, two = (market.create(i, an_order()) for i in two_offers_of_one_machine(market))
+    clock.tick(BOOTED_S)
+    machine = {"machine_id": {"eq": one.machine.machine_id}}
+    lost = MachineFault(kind=MachineFaultKind.HOST_LOSS, for_s=600)
+    market.afflict(lost, instance_id=one.instance_id)
+
+    assert {row["actual_status"] for row in market.instance_rows()} == {"offline"}
+    market.destroy(one.instance_id)
+    clock.tick(60)
+    assert market.search(machine).rows == []
+    clock.tick(600 + BOOTED_S)
+    assert two.instance_id in {c.instance_id for c in market.live_contracts() if c.is_up}
+    assert market.search(machine).rows
+
+
+def two_offers_of_one_machine(market):
+    """Two single-GPU offers that do not overlap."""
+    by_machine = {}
+    for row in market.search({"num_gpus": {"eq": 1}, "order": [["dph_total", "asc"]]}).rows:
+        by_machine.setdefault(row["machine_id"], []).append(row["id"])
+    return next(ids for ids in by_machine.values() if len(ids) == 2)
+
+
+def test_a_stopped_instance_holds_no_gpu_while_it_is_lost_or_destroyed():
+    clock = HandClock()
+    market = a_market(clock)
+    first = a_running_contract(market, clock)
+    market.stop(first.instance_id)
+    clock.tick(60)
+    rows = market.search({"machine_id": {"eq": first.machine.machine_id}}).rows
+    again = next(row for row in rows if set(row["gpu_ids"]) == set(first.chunk.gpu_ids))
+    second = market.create(again["id"], an_order(label="r-2"))
+    clock.tick(BOOTED_S)
+
+    lost = MachineFault(kind=MachineFaultKind.HOST_LOSS, for_s=60)
+    market.afflict(lost, instance_id=first.instance_id)
+    assert not first.holds_gpus
+    assert second.holds_gpus
+    clock.tick(60 + BOOTED_S)
+    market.advance()
+    assert (first.is_up, second.is_up) == (False, True)
+    market.destroy(first.instance_id)
+    clock.tick(60)
+    assert [c.instance_id for c in market.live_contracts()] == [second.instance_id]
+    assert second.is_up
+
+
+def test_ports_asked_for_are_mapped_beside_ssh():
+    clock = HandClock()
+    market = a_market(clock)
+    env = {"-p 8080:8080": "1", "-p 5353:53/udp": "1", "TOKEN": "x"}
+    contract = a_running_contract(market, clock, env=env)
+
+    ports = market.instance_row(contract.instance_id)["ports"]
+
+    assert ports.keys() == {"22/tcp", "8080/tcp", "53/udp"}
+    assert len({entry[0]["HostPort"] for entry in ports.values()}) == 3

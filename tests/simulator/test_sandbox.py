@@ -18,7 +18,7 @@ from vastd.simulator.hosts import support
 from vastd.simulator.hosts.image import InstanceDisk, build_disk, mend_mount_points, python_prefixes
 from vastd.simulator.hosts.plain import PlainSandbox
 from vastd.simulator.hosts.processes import children_of
-from vastd.simulator.hosts.sandbox import BubbleSandbox, Sandbox
+from vastd.simulator.hosts.sandbox import BubbleSandbox, Sandbox, SandboxFailed
 
 LIMIT_S = 20.0
 HAS_MERGED_USR = Path("/lib").is_symlink()
@@ -191,6 +191,13 @@ async def test_variables_of_the_container_are_on_no_command_line(isolated_home: 
 
     assert "TOKEN=s3cret-value" in inside.splitlines()
     assert not any(b"s3cret-value" in line for line in lines)
+
+
+@pytest.mark.ssh
+async def test_a_variable_cannot_smuggle_an_option_of_the_sandbox(isolated_home: Path) -> None:
+    with pytest.raises(SandboxFailed, match="NUL"):
+        async with a_box(isolated_home, env={"A": "b\0--bind\0/\0/mnt"}):
+            pass
 
 
 @pytest.mark.ssh

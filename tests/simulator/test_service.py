@@ -15,8 +15,8 @@ import trio
 
 from support.sim_hosts import SshClient, make_ssh_key, program_running, run_program
 from vastd.errors import ConfigError
+from vastd.simulator.announcement import ServiceInfo, info_path
 from vastd.simulator.client import SimulatorClient, SimulatorUnreachable, join, join_or_spawn
-from vastd.simulator.service import ServiceInfo, info_path
 
 pytestmark = [pytest.mark.e2e, pytest.mark.ssh]
 LIMIT_S = 40.0

@@ -320,6 +320,17 @@ async def test_a_connection_made_before_a_reboot_is_closed(autojump_clock, scene
         assert (await box.probe()).gpus
 
 
+async def test_an_idle_connection_does_not_outlive_a_reboot_nobody_looked_at(autojump_clock, scene):
+    await scene.booted()
+    async with scene.open() as box:
+        scene.market.reboot(scene.instance_id)
+        await trio.sleep(3600)
+        with pytest.raises(SshClosed):
+            await box.probe()
+    async with scene.open():
+        assert scene.boxes.opened == 2
+
+
 async def test_a_lost_host_answers_nobody(autojump_clock, scene):
     await scene.booted()
     lost = MachineFault(kind=MachineFaultKind.HOST_LOSS)
@@ -575,3 +586,19 @@ def test_the_public_key_is_one_line_that_names_its_type():
 
     assert key.startswith("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI")
     assert "\n" not in key
+
+
+async def test_the_listing_shows_busy_gpus_while_a_job_runs_and_no_longer(autojump_clock, scene):
+    await scene.booted()
+    await scene.started()
+    await scene.started(["sim-job", "--seconds", "5"], job_id="j-2")
+    seen = []
+    for seconds in (10, 300, 400):
+        await trio.sleep(seconds)
+        # Zeros come on alternating polls, so two looks tell.
+        looks = [scene.market.instance(scene.instance_id).gpu_util]
+        await trio.sleep(1)
+        looks.append(scene.market.instance(scene.instance_id).gpu_util)
+        seen.append(max(looks) > 50)
+
+    assert seen == [True, True, False]

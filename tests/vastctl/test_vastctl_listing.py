@@ -181,10 +181,12 @@ what it cost
   in all         30m00s  $0.1560
 
 what the watchdogs would do
-  WATCHDOG   LOOKS AT    LIMIT  FIRES                 THEN              WHY
-  heartbeat  hb.json     2m     in 1m30s (12:01:30)   warn              2 x 60 s
-  deadline   wall clock  12h    in 11h30m (23:30:00)  collect, destroy  max-runtime
-  idle       GPU use     20m    not armed             collect, destroy  default
+  heartbeat  in 1m30s (12:01:30): warn
+             looks at hb.json; limit 2m; 2 x 60 s
+  deadline   in 11h30m (23:30:00): collect, destroy
+             looks at wall clock; limit 12h; max-runtime
+  idle       not armed: collect, destroy
+             looks at GPU use; limit 20m
 """
     )
 

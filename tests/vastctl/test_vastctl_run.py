@@ -70,10 +70,10 @@ def runs(daemon: Any, make: Any) -> Any:
     daemon.on("log.read", read)
 
     def wait(_params: dict[str, Any]) -> job.JobWaitView:
-        daemon.event(1, "rental_planned", "rented RTX_4090")
+        daemon.event(1, "rental_planned", "rented RTX_4090", rental_id="r-1")
         daemon.log(0, b"one\n")
-        daemon.notify("progress", event.Progress(step="sync", done=50, total=100))
-        daemon.event(2, "job_ended", "the job ended")
+        daemon.notify("progress", event.Progress(step="sync", done=50, total=100, job_id="j-1"))
+        daemon.event(2, "job_ended", "the job ended", job_id="j-1")
         return settled(make)
 
     daemon.on("job.wait", wait)
@@ -259,7 +259,29 @@ def test_the_log_goes_to_stdout_and_the_story_to_stderr(
         "✓ total cost $0.0123",
         "✓ machine lab is gone: billing ended",
     ]
-    assert runs.asked("event.subscribe") == [{"after": 0, "job": "j-1", "progress": True}]
+    assert runs.asked("event.subscribe") == [{"after": 0, "progress": True}]
+
+
+def test_the_story_follows_the_job_to_its_next_machine_and_leaves_out_others(
+    vastctl: Callable[..., Any], runs: Any, make: Any
+) -> None:
+    def wait(_params: dict[str, Any]) -> job.JobWaitView:
+        runs.event(1, "x", "somebody else's", rental_id="r-9", job_id="j-9")
+        runs.event(2, "found_absent", "first machine is gone", rental_id="r-1")
+        runs.event(3, "job_placed", "placed on r-2", rental_id="r-2", job_id="j-1")
+        runs.event(4, "create_sent", "renting the second", rental_id="r-2")
+        runs.notify("progress", event.Progress(step="alien", done=1, rental_id="r-9"))
+        runs.notify("progress", event.Progress(step="log", done=1, job_id="j-1"))
+        return settled(make)
+
+    runs.on("job.wait", wait)
+
+    told = vastctl("run", "-y", *COMMAND).err
+
+    assert "first machine is gone\n✓ placed on r-2\n✓ renting the second\n" in told
+    assert "else's" not in told
+    assert "alien" not in told
+    assert "log: 1" not in told
 
 
 def test_with_json_stdout_is_the_last_result_alone(
@@ -287,14 +309,14 @@ def test_a_restarted_daemon_loses_no_byte_and_no_event_and_repeats_none(
     runs.whole = b"0123456789"
 
     def first(_params: dict[str, Any]) -> None:
-        runs.event(1, "a", "first")
+        runs.event(1, "a", "first", job_id="j-1")
         runs.log(0, b"01")
         runs.absent = 3
         raise make.lose
 
     def second(_params: dict[str, Any]) -> job.JobWaitView:
-        runs.event(1, "a", "first")
-        runs.event(2, "b", "second")
+        runs.event(1, "a", "first", job_id="j-1")
+        runs.event(2, "b", "second", job_id="j-1")
         runs.log(1, b"123")  # overlaps
         runs.log(7, b"78", dropped=3)  # 4, 5 and 6 were left out
         return settled(make)

@@ -85,6 +85,7 @@ def test_progress_without_a_terminal_is_a_line_now_and_then(make: Any) -> None:
         now[0] = float(second)
         screen.progress("boot", second, None, "seconds")
     screen.progress("boot", 25, 25, "seconds")
+    screen.progress("boot", 25, 25, "seconds")
 
     assert err.text.splitlines() == [
         "boot: 0 seconds",

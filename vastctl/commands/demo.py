@@ -1,6 +1,7 @@
 """`demo`: the main job end to end on a private simulated Vast, with a small real training."""
 
 import os
+import signal
 import time
 from argparse import ArgumentParser
 from collections.abc import Iterator
@@ -32,6 +33,7 @@ settle_s = 1
 list_interval_busy_s = 1
 list_interval_idle_s = 1
 ssh_spacing_s = 1
+destroy_retry_s = 2
 """
 # Never let a demo find the way to the real Vast.
 _NOT_INHERITED: Final = ("VAST_API_KEY", "VAST_URL", "XDG_RUNTIME_DIR", "CREDENTIALS_DIRECTORY")
@@ -52,6 +54,9 @@ def run(ctx: Context) -> int:
                 fault, simulated.FAULTS, f"it is one of: {', '.join(simulated.FAULTS)}"
             ),
         )
+    # A demo that is ended from outside must not leave daemon and simulator behind.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.default_int_handler)
     began = time.monotonic()
     project = _project()
     ctx.screen.step("info", f"project {project}: a small real training, `train.py`")
@@ -94,6 +99,8 @@ def _project() -> str:
     assert spec is not None
     assert spec.origin is not None
     copyfile(spec.origin, os.path.join(place, "train.py"))
+    # What earlier demos left is not sent again.
+    Path(place, ".vastdignore").write_text("logs/\nvast-instances.json\n")
     for old in ("metrics.json", "model.json"):
         Path(place, "results", old).unlink(missing_ok=True)
     return place
@@ -187,8 +194,6 @@ class _Stage:
                 await_end(service.pid, limit_s=5.0)
 
     def _stop(self, pid: int) -> None:
-        import signal
-
         self.client.close()
         try:
             wish = daemon.StopParams(request_id=new_request_id())
@@ -217,7 +222,7 @@ def _run_job(stage: _Stage, project: str) -> int:
     parsed = parse(words_given)
     assert parsed.command is not None
     inner = Context(parsed.args, ctx.screen, stage.client, project=project, stdin_tty=False)
-    inner.detaches = False
+    inner.lasting = False
     return parsed.command.run(inner)
 
 

@@ -49,7 +49,7 @@ def run(ctx: Context) -> int:
     if not args.follow:
         return ExitCode.OK
     ctx.client.reconnect_s = RESTART_S
-    followed = Followed(job=args.job, rental=args.rental, after=past.cursor)
+    followed = Followed(only_job=args.job, rental=args.rental, after=past.cursor)
     limit_s, ctx.client.timeout_s = args.timeout, None
     Follower(ctx.client, printer, followed).until(lambda: False, limit_s=limit_s)
     raise CliError(f"followed for {limit_s:g} s", exit_code=ExitCode.TIMED_OUT)
@@ -78,3 +78,6 @@ class _Printer:
 
     def log(self, data: bytes) -> None:
         """There is no log here."""
+
+    def idle(self) -> None:
+        """Say nothing while nothing happens."""

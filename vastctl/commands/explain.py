@@ -65,14 +65,17 @@ def _watchdog_lines(dogs: list[WatchdogView], now: float) -> list[str]:
         return []
     # The next to fire comes first; those that are not armed come last.
     ordered = sorted(dogs, key=lambda dog: words.epoch(dog.fires_at) or float("inf"))
-    rows = [
-        (dog.name, dog.watches, dog.limit, _fires(dog, now), dog.action, dog.why) for dog in ordered
-    ]
-    lines = table(("WATCHDOG", "LOOKS AT", "LIMIT", "FIRES", "THEN", "WHY"), rows)
-    return [f"  {line}" for line in lines]
+    fires = {dog.name: _fires(dog, now) for dog in ordered}
+    widest = max(len(name) for name in fires)
+    lines: list[str] = []
+    for dog in ordered:
+        lines.append(f"  {dog.name:<{widest}}  {fires[dog.name]}: {dog.action}")
+        about = f"looks at {dog.watches}; limit {dog.limit}"
+        lines.append(f"  {'':<{widest}}  {about}" + (f"; {dog.why}" if dog.fires_at else ""))
+    return lines
 
 
 def _fires(dog: WatchdogView, now: float) -> str:
     if words.epoch(dog.fires_at) is None:
-        return "not armed"
+        return "not armed"  # then `why` only says so again
     return f"{words.countdown(dog.fires_at, now)} ({words.clock(dog.fires_at)})"

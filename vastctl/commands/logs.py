@@ -90,6 +90,9 @@ class _Printer:
     def progress(self, progress: events.Progress) -> None:
         """Leave progress out, as events."""
 
+    def idle(self) -> None:
+        """Say nothing while nothing is logged."""
+
     def log(self, data: bytes) -> None:
         if self._ctx.json:
             return

@@ -8,6 +8,7 @@ from vastctl.attend import attend
 from vastctl.client import new_request_id
 from vastctl.context import Context
 from vastctl.errors import UsageError
+from vastctl.follow import newest_cursor
 from vastctl.planning import choose, none_fits, plan_lines
 from vastd_protocol.errors import ExitCode
 from vastd_protocol.methods import job as jobs
@@ -103,6 +104,7 @@ def run(ctx: Context) -> int:
         task_id=args.task_id,
         request_id=new_request_id(),
     )
+    after = newest_cursor(ctx.client)
     body = ctx.client.raw(jobs.SUBMIT, params)
     submitted = ctx.client.view(jobs.SUBMIT, body)
     _tell_choice(ctx, submitted)
@@ -112,9 +114,8 @@ def run(ctx: Context) -> int:
         else:
             ctx.screen.out(submitted.job.job_id)
         return ExitCode.OK
-    dph = submitted.chosen.dph_usd if submitted.chosen else submitted.rental.dph_usd
     kept = args.keep or args.on is not None
-    return attend(ctx, submitted.job, kept=kept, pass_on=args.exit_status, dph=dph)
+    return attend(ctx, submitted, after=after, kept=kept, pass_on=args.exit_status)
 
 
 def _tell_choice(ctx: Context, submitted: jobs.JobSubmitView) -> None:

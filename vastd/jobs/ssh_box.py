@@ -19,7 +19,7 @@ from vastd.jobs.port import (
     ProjectSource,
     SyncReport,
 )
-from vastd.jobs.remote_shell import RemoteShell
+from vastd.jobs.remote_shell import RemoteShell, bounded
 from vastd.ssh.port import SshConnection
 
 _NONE = "-"  # how the runner is told that there is nothing
@@ -103,7 +103,9 @@ class SshBox:
         )
 
     async def run(self, command: str, *, timeout_s: float, limit_bytes: int) -> ExecResult:
-        result = await self.connection.run(command, timeout_s=timeout_s, limit_bytes=limit_bytes)
+        result = await self.connection.run(
+            bounded(command, timeout_s), timeout_s=timeout_s, limit_bytes=limit_bytes
+        )
         return ExecResult(
             exit_code=result.exit_code,
             stdout=result.stdout,

@@ -28,6 +28,7 @@ from vastd_protocol.framing import FramingError
 from vastd_protocol.method import Method, View
 
 MAX_IN_FLIGHT: Final = 64  # guess; an editor has a handful
+LAST_ANSWERS_S: Final = 1.0  # guess: for requests that came before the framing broke
 UNREAD_LIMIT_BYTES: Final = 1024 * 1024  # guess: then the next request is left in the kernel
 
 GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError, OSError)
@@ -136,6 +137,9 @@ class Connection:
             await self._take_all(exc.bodies, nursery)
             logger.info("client broke the framing connection=%d: %s", self._number, exc)
             self._fail(None, error(ErrorCode.PARSE_ERROR, str(exc)))
+            with trio.move_on_after(LAST_ANSWERS_S):
+                while self._in_flight:
+                    await self._changed.wait()
             self.drain()
         except GONE:
             nursery.cancel_scope.cancel()

@@ -45,6 +45,7 @@ TABLE: Final[dict[type[VastdError], Row]] = {
     errors.AuthRejected: Row(ErrorCode.VAST_AUTH),
     errors.RateLimited: Row(ErrorCode.RATE_LIMITED, retryable=True),
     errors.OutcomeUnknown: Row(ErrorCode.UNCONFIRMED),
+    errors.Unreachable: Row(ErrorCode.INVENTORY_UNKNOWN, "vast_unreachable", retryable=True),
     errors.CreatedButFailed: Row(ErrorCode.UNCONFIRMED, "created_but_failed"),
     errors.ContractChanged: Row(ErrorCode.CONTRACT_CHANGED),
     errors.SshError: Row(ErrorCode.SSH_UNREACHABLE),
@@ -78,7 +79,7 @@ TABLE: Final[dict[type[VastdError], Row]] = {
 
 _SEARCH_QUOTA: Final = Row(ErrorCode.SEARCH_QUOTA)
 # A read that got no answer left nothing behind: "may still bill" would frighten for nothing.
-_READ_UNANSWERED: Final = Row(ErrorCode.INVENTORY_UNKNOWN, "vast_unreachable", retryable=True)
+_READ_UNANSWERED: Final = TABLE[errors.Unreachable]
 
 INTERNAL: Final = ErrorObject(
     ErrorCode.INTERNAL_ERROR,

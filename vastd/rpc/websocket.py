@@ -24,8 +24,9 @@ logger = logging.getLogger(__name__)
 class WebSocketTransport:
     """Messages on an accepted WebSocket."""
 
-    def __init__(self, socket: WebSocketConnection) -> None:
+    def __init__(self, socket: WebSocketConnection, stream: ClientStream) -> None:
         self._socket = socket
+        self._stream = stream
 
     @property
     def unsent(self) -> bool:
@@ -57,8 +58,8 @@ class WebSocketTransport:
                 raise trio.BrokenResourceError("the WebSocket is closed") from exc
 
     async def wait_hangup(self) -> None:
-        """Return: a WebSocket is never closed in one direction only."""
-        await trio.lowlevel.checkpoint()
+        """Return when the stream ended: a WebSocket is never closed in one direction only."""
+        await self._stream.ended.wait()
 
     async def aclose(self) -> None:
         """Say goodbye, within `CLOSE_S` even while being cancelled."""
@@ -87,7 +88,7 @@ async def accept(
             logger.warning("websocket refused origin=%r", origin)
             await request.reject(403, body=b"this origin is not listed in [websocket] origins\n")
             return None
-        return WebSocketTransport(await request.accept())
+        return WebSocketTransport(await request.accept(), stream)
     return None
 
 

@@ -10,8 +10,9 @@ from typing import Final
 import trio
 
 from vastd.errors import StoreLocked, VastdError
+from vastd.simulator.announcement import DEMO_SCALE, IDLE_S
 from vastd.simulator.facade.fault_names import fault_names
-from vastd.simulator.service import DEMO_SCALE, IDLE_S, ServiceSettings, serve
+from vastd.simulator.service import ServiceSettings, serve
 
 EXIT_FAILED: Final = 1
 EXIT_TAKEN: Final = 75  # sysexits.h EX_TEMPFAIL: another service has the directory

@@ -86,7 +86,9 @@ class Afflictions:
                 trouble.slow_boot = fault.factor
                 contract.replan_boot(at)
             case MachineFaultKind.HOST_LOSS:
-                contract.lose_host(at)
+                self._world.shelf.darken(contract.machine.machine_id)
+                for neighbour in self._on_machine_of(contract):
+                    neighbour.lose_host(at)
             case MachineFaultKind.VANISH:
                 contract.vanish(at)
             case MachineFaultKind.OUTBID:
@@ -104,6 +106,10 @@ class Afflictions:
         self._world.settle(at)
         if fault.for_s is not None:
             self._world.agenda.plan(at + fault.for_s, partial(self._end, contract, fault))
+
+    def _on_machine_of(self, contract: Contract) -> list[Contract]:
+        machine_id = contract.machine.machine_id
+        return [c for c in self._world.live.values() if c.machine.machine_id == machine_id]
 
     def _raise_floor(self, contract: Contract) -> None:
         machine = contract.machine
@@ -124,7 +130,9 @@ class Afflictions:
             case MachineFaultKind.SLOW_BOOT:
                 trouble.slow_boot = 1.0
             case MachineFaultKind.HOST_LOSS:
-                contract.regain_host(at)
+                self._world.shelf.lighten(contract.machine.machine_id)
+                for neighbour in self._on_machine_of(contract):
+                    neighbour.regain_host(at)
             case MachineFaultKind.OUTBID:
                 self._world.floors.pop(contract.machine.machine_id, None)
             case MachineFaultKind.WRONG_GPU:

@@ -163,13 +163,9 @@ class SimBox:
 
     async def signal_job(self, job_id: str, signal_name: str) -> None:
         """Send TERM or KILL; see the port."""
-
-        def effect(_: Fault | None) -> None:
-            job = self._boxes.job(self._contract, job_id)
-            if job is not None:
-                job.signal(signal_name, self._boxes.now())
-
-        await self._connection.carry_out(Point.BOX_SIGNAL, effect)
+        await self._connection.carry_out(
+            Point.BOX_SIGNAL, lambda _: self._boxes.signal(self._contract, job_id, signal_name)
+        )
 
     # -- results -------------------------------------------------------------------------
 

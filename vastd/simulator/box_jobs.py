@@ -28,7 +28,6 @@ class SimJob:
         self._term_s: float | None = None
         self._kill_s: float | None = None
         self._full_disk = contract.trouble.disk_full
-        self._tell_load()
 
     # -- life ----------------------------------------------------------------------------
 
@@ -40,23 +39,20 @@ class SimJob:
             self._kill_s = now - self.started_at
         elif self._term_s is None:
             self._term_s = now - self.started_at
-        self._tell_load()
 
-    def _planned_end(self) -> float:
+    def planned_end(self) -> float:
+        """Return when it will end if its machine stays up."""
         return self.started_at + self.program.end_s(self._term_s, self._kill_s)
-
-    def _tell_load(self) -> None:
-        self.contract.busy_until = self._planned_end()
 
     def killed_at(self) -> float | None:
         """Return when the machine went down under the running job, or None."""
         down = self.contract.run_of(self.boot_id).end_at
-        return down if down is not None and down < self._planned_end() else None
+        return down if down is not None and down < self.planned_end() else None
 
     def ended_at(self, now: float) -> float | None:
         """Return when it ended, or None while it runs."""
         end = self.killed_at()
-        end = self._planned_end() if end is None else end
+        end = self.planned_end() if end is None else end
         return end if end <= now else None
 
     def state(self, now: float) -> BoxJobState:

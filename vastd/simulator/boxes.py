@@ -108,6 +108,7 @@ class SimBoxes:
 
     @asynccontextmanager
     async def _open(self, target: BoxTarget) -> AsyncIterator[Box]:
+        self._market.advance()
         connection = self._connections.get(target.instance_id)
         if connection is None or not connection.usable():
             connection = await self._connect(target)
@@ -218,7 +219,20 @@ class SimBoxes:
         key = (contract.instance_id, contract.disk_id, order.job_id)
         if key not in self._jobs:
             self._jobs[key] = SimJob(order, contract, self.now(), pid=1_000 + len(self._jobs))
+            self._tell_load(contract)
         return self._jobs[key]
+
+    def signal(self, contract: Contract, job_id: str, name: str) -> None:
+        """Signal a job; nothing happens when there is none or it has ended."""
+        job = self.job(contract, job_id)
+        if job is not None:
+            job.signal(name, self.now())
+            self._tell_load(contract)
+
+    def _tell_load(self, contract: Contract) -> None:
+        # What the listing shows as `gpu_util` follows from when the last job of this run ends.
+        jobs = [job for job in self.jobs_on(contract) if job.boot_id == contract.boot_id]
+        contract.busy_until = max((job.planned_end() for job in jobs), default=0.0)
 
     def skew_s(self, contract: Contract) -> float:
         """Return how far the machine's clock is ahead of the true one."""

@@ -19,7 +19,7 @@ import msgspec
 import trio
 
 from vastd.errors import ConfigError, VastdError
-from vastd.simulator.service import DEMO_SCALE, IDLE_S, ServiceInfo, info_path
+from vastd.simulator.announcement import DEMO_SCALE, IDLE_S, ServiceInfo, info_path
 
 START_LIMIT_S: Final = 20.0  # guess; measured 0.5 s
 TURN_S: Final = 0.05  # between two looks at whether another starter is done

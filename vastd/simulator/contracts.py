@@ -105,6 +105,7 @@ class Contract:
         self._scale = scale
         self._plan: list[Step] = []
         self._cached = False  # the image was pulled
+        self._held_when_lost = False  # it had its GPUs when the machine fell out of contact
         self._rebill(created_at)
 
     # -- what others read ----------------------------------------------------------------
@@ -125,8 +126,13 @@ class Contract:
 
     @property
     def holds_gpus(self) -> bool:
-        # A container that is about to start again still says `exited`.
-        return self.stage in HOLDS_GPUS or bool(self._plan)
+        match self.stage:
+            case Stage.EXITED | Stage.STOPPED:
+                return bool(self._plan)  # about to start again
+            case Stage.OFFLINE:
+                return self._held_when_lost
+            case _:
+                return self.stage in HOLDS_GPUS
 
     @property
     def boot_id(self) -> int:
@@ -246,7 +252,7 @@ class Contract:
             return
         if not keep_intent:
             self.intended = self.next_state = "stopped"
-        self.queued = False
+        self.queued = self._held_when_lost = False
         self._plan = []
         if self.stage is not Stage.OFFLINE:
             self._enter(Stage.EXITED if self.runs else Stage.STOPPED, at, message)
@@ -273,16 +279,17 @@ class Contract:
 
     def lose_host(self, at: float) -> None:
         """Let the machine fall out of contact; what runs on it is lost."""
+        if self.stage in (Stage.DESTROYING, Stage.GONE, Stage.OFFLINE):
+            return
+        self._held_when_lost = self.holds_gpus
         self._plan = []
-        if self.stage not in (Stage.DESTROYING, Stage.GONE):
-            self._enter(Stage.OFFLINE, at, None)
+        self._enter(Stage.OFFLINE, at, None)
 
     def regain_host(self, at: float) -> None:
         """Let the machine come back: it boots again if that is still wanted."""
         if self.stage is Stage.OFFLINE:
             self._enter(Stage.EXITED if self.runs else Stage.STOPPED, at, None)
-            self.cur_state = self.intended
-            if self.intended == "running":
+            if self.intended == "running" and self._held_when_lost:
                 self.start(at)
 
     def destroy(self, at: float) -> None:
@@ -321,6 +328,7 @@ class Contract:
         if was_up and not self.is_up:
             self.runs[-1] = Run(boot_id=self.boot_id, start_at=self.runs[-1].start_at, end_at=at)
             self.direct_port = None
+            self.busy_until = min(self.busy_until, at)
         if stage is Stage.RUNNING and not was_up:
             self.runs.append(Run(boot_id=self.boot_id + 1, start_at=at))
             self._cached = True

@@ -5,7 +5,7 @@ Rules
 2. The decision (which fault fires now) is made here; its expression is the business of whoever
    asked: the in-memory provider and boxes raise errors, the façade sends bad HTTP.
 3. Everything is deterministic: a fault fires by count or by time, never by chance. Chance belongs
-   to whoever draws the faults from a seed (`scenarios`).
+   to whoever draws the faults from a seed.
 """
 
 from collections.abc import Callable

@@ -262,11 +262,14 @@ def _access_fields(contract: Contract) -> Row:
     ip = machine.public_ip if access is None else access.public_ip
     ports: dict[str, list[dict[str, str]]] = {}
     if direct_port is not None:
-        ports["22/tcp"] = [{"HostIp": at, "HostPort": str(direct_port)} for at in ("0.0.0.0", "::")]
-    index = machine.proxy_index
+        ports["22/tcp"] = _mapping(direct_port)
+        if access is None:
+            for index, port in enumerate(_asked_ports(contract.order.env), start=1):
+                ports[port] = _mapping(direct_port + index)
+    proxy = machine.proxy_index
     return {
-        "ssh_host": f"ssh{index}.vast.ai" if access is None else access.ssh_host,
-        "ssh_idx": str(index),
+        "ssh_host": f"ssh{proxy}.vast.ai" if access is None else access.ssh_host,
+        "ssh_idx": str(proxy),
         "ssh_port": proxy_port(contract) if access is None else access.ssh_port,
         "public_ipaddr": ip + ("\n" if machine.ip_has_newline else ""),
         "local_ipaddrs": "192.168.1.20 172.17.0.1 ",
@@ -275,6 +278,16 @@ def _access_fields(contract: Contract) -> Row:
         "direct_port_end": -1 if direct_port is None else direct_port,
         "machine_dir_ssh_port": direct_port,
     }
+
+
+def _mapping(host_port: int) -> list[dict[str, str]]:
+    return [{"HostIp": at, "HostPort": str(host_port)} for at in ("0.0.0.0", "::")]
+
+
+def _asked_ports(env: dict[str, str]) -> list[str]:
+    """Return the container ports asked for as `-p 8080:8080` or `-p 53:53/udp` (VAST_API 3.1)."""
+    asked = [key.removeprefix("-p ").rpartition(":")[2] for key in env if key.startswith("-p ")]
+    return [port if "/" in port else f"{port}/tcp" for port in asked if port]
 
 
 def proxy_port(contract: Contract) -> int:

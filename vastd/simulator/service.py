@@ -13,7 +13,6 @@ import functools
 import logging
 import os
 import secrets
-import shutil
 import signal
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -26,20 +25,20 @@ from msgspec import Struct
 
 from vastd.errors import StoreLocked
 from vastd.simulator.accounts import MarketAccount
+from vastd.simulator.announcement import DEMO_SCALE, IDLE_S, ServiceInfo, info_path
 from vastd.simulator.facade.app import Facade
 from vastd.simulator.facade.backend import Backend
 from vastd.simulator.facade.fault_names import NamedFault, parse_fault
 from vastd.simulator.facade.http import serve_connection
 from vastd.simulator.faults import Faults
 from vastd.simulator.hosts.fleet import Fleet, open_fleet
+from vastd.simulator.hosts.host import remove_tree
 from vastd.simulator.hosts.plain import end_leftovers
 from vastd.simulator.hosts.support import find_support
 from vastd.simulator.market import Market, MarketSettings
 
 LOG: Final = logging.getLogger(__name__)
 LOOPBACK: Final = "127.0.0.1"
-IDLE_S: Final = 600.0  # DESIGN D7
-DEMO_SCALE: Final = 0.02  # a boot of some 100 s takes 2 s
 FIRST_INSTANCE_ID: Final = 20_000_000  # of the order of live ids in 2026
 IDS_PER_START: Final = 100_000  # more than one service ever gives out
 TOKEN_BYTES: Final = 32
@@ -58,21 +57,6 @@ class ServiceSettings(Struct, frozen=True, kw_only=True):
     ready_fd: int | None = None  # told "ready" once `service.json` is there, then closed
 
 
-class ServiceInfo(Struct, frozen=True, kw_only=True):
-    """`service.json`: where a running service is. Holds secrets; mode 0600."""
-
-    url: str
-    api_key: str
-    control_token: str
-    pid: int
-    warning: str = ""  # what the user must know, such as a missing sandbox
-
-
-def info_path(state_dir: Path) -> Path:
-    """Return where a service announces itself."""
-    return state_dir / "service.json"
-
-
 async def serve(settings: ServiceSettings) -> None:
     """Run until told to stop (signal, `/sim/shutdown`) or idle; then end every machine.
 
@@ -85,7 +69,7 @@ async def serve(settings: ServiceSettings) -> None:
     state_dir = settings.state_dir
     with _locked(state_dir):
         end_leftovers(state_dir)
-        shutil.rmtree(state_dir / "instances", ignore_errors=True)
+        await remove_tree(state_dir / "instances")
         support = await find_support(state_dir)
         if support.warning:
             LOG.warning("%s", support.warning)

@@ -21,6 +21,7 @@ class Shelf:
         self._holders: dict[int, Chunk] = {}  # instance id -> what it holds
         self._bidders: set[int] = set()  # instance ids among the holders that can be outbid
         self._strangers: set[int] = set()  # machine ids taken by other renters
+        self._dark: set[int] = set()  # machine ids out of contact
         for machine in machines:
             for chunk in chunks_of(machine):
                 self._list(chunk)
@@ -57,6 +58,14 @@ class Shelf:
                 if chunk.num_gpus == chunk.machine.num_gpus:
                     self._relist(chunk)
 
+    def darken(self, machine_id: int) -> None:
+        """Take the offers of a machine that fell out of contact off the market."""
+        self._dark.add(machine_id)
+
+    def lighten(self, machine_id: int) -> None:
+        """Offer a machine again."""
+        self._dark.discard(machine_id)
+
     def withdraw(self, offer_id: int) -> None:
         """Take one offer away for good; nothing happens when it is gone already."""
         self.offers.pop(offer_id, None)
@@ -75,8 +84,9 @@ class Shelf:
         ]
 
     def taken(self, chunk: Chunk, *, apart_from: int | None = None) -> bool:
-        """Return whether nobody can have `chunk` now: strangers or on-demand renters hold it."""
-        return chunk.machine.machine_id in self._strangers or any(
+        """Return whether nobody can have `chunk` now: others hold it, or the machine is lost."""
+        machine_id = chunk.machine.machine_id
+        return machine_id in self._strangers | self._dark or any(
             rival not in self._bidders for rival in self.rivals(chunk, apart_from=apart_from)
         )
 

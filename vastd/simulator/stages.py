@@ -32,8 +32,6 @@ HOLDS_GPUS: Final = frozenset(
         Stage.STOPPING,
         Stage.REBOOTING,
         Stage.RECYCLING,
-        Stage.OFFLINE,
-        Stage.DESTROYING,
     }
 )
 UP: Final = frozenset({Stage.RUNNING, Stage.STOPPING})

@@ -44,6 +44,7 @@ logger = logging.getLogger(__name__)
 _LOGIN_TIMEOUT_S: Final = 15.0  # REQUIREMENTS SSH-06: 30 s per attempt, half of it for TCP
 _CLOSE_TIMEOUT_S: Final = 2.0  # guess; a peer that answers at all does so within a second
 _MAX_CHANNELS: Final = 8  # OpenSSH's default MaxSessions is 10; two are left for other tools
+_REOPEN_PAUSES_S: Final = (0.05, 0.1, 0.2, 0.4, 0.8)  # guess: reaping takes milliseconds
 _FIRST_HOST_KEY_ALGS: Final = [
     # Without host certificates, which we have no authority to check.
     "ssh-ed25519",
@@ -266,9 +267,9 @@ class _Connection:
 
     async def _capture(self, command: str, stdin: bytes, limit_bytes: int) -> CommandResult:
         session = Capture(limit_bytes)
-        opening = self._connection.create_session(lambda: session, command, encoding=None)
-        channel, _ = await self._loop.run_aio_coroutine(
-            _aio_open(opening, lambda opened: end_channel(opened[0]))
+        channel, _ = await self._open(
+            lambda: self._connection.create_session(lambda: session, command, encoding=None),
+            lambda opened: end_channel(opened[0]),
         )
         try:
             # A command may end without reading its input; its own result tells the rest.
@@ -287,11 +288,11 @@ class _Connection:
     ) -> AsyncIterator[SshProcess]:
         async with self._slots:
             with self._translated():
-                opening = self._connection.open_session(
-                    command, encoding=None, term_type="xterm" if terminal else None
-                )
-                writer, reader, _stderr = await self._loop.run_aio_coroutine(
-                    _aio_open(opening, lambda opened: end_channel(opened[0].channel))
+                writer, reader, _stderr = await self._open(
+                    lambda: self._connection.open_session(
+                        command, encoding=None, term_type="xterm" if terminal else None
+                    ),
+                    lambda opened: end_channel(opened[0].channel),
                 )
             try:
                 yield Process(self._loop.run_aio_coroutine, writer, reader, self._translated)
@@ -302,8 +303,8 @@ class _Connection:
     async def open_sftp(self) -> AsyncIterator[SftpFiles]:
         async with self._slots:
             with self._file_errors("opening the file service (sftp)"):
-                client = await self._loop.run_aio_coroutine(
-                    _aio_open(self._connection.start_sftp_client(), lambda opened: opened.exit())
+                client = await self._open(
+                    self._connection.start_sftp_client, lambda opened: opened.exit()
                 )
             try:
                 yield AsyncsshFiles(self._loop.run_aio_coroutine, client, self._file_errors)
@@ -312,6 +313,18 @@ class _Connection:
                 with trio.move_on_after(_CLOSE_TIMEOUT_S) as scope:
                     scope.shield = True
                     await self._loop.run_aio_coroutine(client.wait_closed())
+
+    async def _open(self, opening: Callable[[], Awaitable[T]], discard: Callable[[T], None]) -> T:
+        """Open a channel; when sshd has none left, wait for one that is just being closed."""
+        for pause_s in _REOPEN_PAUSES_S:
+            try:
+                return await self._loop.run_aio_coroutine(_aio_open(opening(), discard))
+            except asyncssh.ChannelOpenError:
+                if self._connection.is_closed():
+                    raise
+            # sshd counts a session until it has reaped the child, a little after we saw it end.
+            await trio.sleep(pause_s)
+        return await self._loop.run_aio_coroutine(_aio_open(opening(), discard))
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import asyncssh
 import trio
+from asyncssh.channel import SSHChannel
 
 from vastd.errors import SshClosed
 from vastd.ssh.port import CommandResult
@@ -96,8 +97,9 @@ class Process:
         return int(code)
 
 
-def end_channel(channel: asyncssh.SSHClientChannel[bytes]) -> None:
+def end_channel(channel: SSHChannel[Any]) -> None:
     """Close a channel whose command may still run; the connection stays."""
+    assert isinstance(channel, asyncssh.SSHClientChannel)
     with contextlib.suppress(OSError):
         channel.send_signal("TERM")
     channel.abort()

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 import msgspec
+import trio
 from msgspec import Struct, structs
 
 from vastd.core.money import to_usd
@@ -13,9 +14,10 @@ from vastd.simulator.facade.backend import Backend, HostState
 from vastd.simulator.facade.http import Reply
 from vastd.simulator.facade.routes import Access, Call, JsonObject, Route, answer, done
 from vastd.simulator.faults import Fault, MachineFault
-from vastd.simulator.refusals import invalid_request
+from vastd.simulator.refusals import MarketRefused, invalid_request
 
 REQUESTS_KEPT: Final = 10_000
+WAIT_LIMIT_S: Final = 600.0  # guess; longer than any boot at the usual scale
 
 
 class Served(Struct, frozen=True, kw_only=True):
@@ -130,7 +132,11 @@ class ControlRoutes:
         state = call.request.query.get("state", "")
         if state not in {*HostState}:
             raise invalid_request(f"state is one of {', '.join(HostState)}")
-        await self._backend.machines.wait_for(call.instance_id, HostState(state))
+        # Who asked may be long gone, which nothing tells us before we answer.
+        with trio.move_on_after(WAIT_LIMIT_S) as scope:
+            await self._backend.machines.wait_for(call.instance_id, HostState(state))
+        if scope.cancelled_caught:
+            raise MarketRefused(408, "timeout", f"instance {call.instance_id} is not {state}")
         return done(row=self._backend.market.instance_row(call.instance_id))
 
     async def drop(self, call: Call) -> Reply:

@@ -66,7 +66,7 @@ class Execution:
         """Start the process.
 
         Raises:
-            OSError: it could not be started.
+            OSError, SandboxFailed: it could not be started.
         """
         self._sandbox = sandbox
         self._channel = channel

@@ -5,8 +5,11 @@ import signal
 import subprocess
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 import trio
+
+MOST_PASSES: Final = 50  # guess; a process without any variable makes every pass look unfinished
 
 
 async def wait_for_exit(process: subprocess.Popen[bytes]) -> int:
@@ -40,10 +43,33 @@ def kill_marked(mark: str) -> None:
     How an instance without a sandbox ends: nothing else ties its processes together.
     """
     needle = mark.encode()
+    for _ in range(MOST_PASSES):
+        # Children may have been born behind our back, and in the middle of an exec a process
+        # shows no variables at all: look again until a look finds neither.
+        if not [pid for pid in _own_processes() if _kill_if_marked(pid, needle)]:
+            return
+
+
+def _own_processes() -> list[int]:
+    found: list[int] = []
     for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit() or int(entry.name) == os.getpid():
-            continue
-        with suppress(OSError):
-            variables = (entry / "environ").read_bytes().split(b"\0")
-            if any(variable.startswith(needle) for variable in variables):
-                os.kill(int(entry.name), signal.SIGKILL)
+        with suppress(OSError, ValueError):
+            pid = int(entry.name)
+            if pid != os.getpid() and entry.stat().st_uid == os.geteuid():
+                found.append(pid)
+    return found
+
+
+def _kill_if_marked(pid: int, needle: bytes) -> bool:
+    """Kill a process that is marked; return whether there is a reason to look again."""
+    with suppress(OSError):
+        directory = Path(f"/proc/{pid}")
+        state = (directory / "stat").read_text().rpartition(")")[2].split()[0]
+        if state in "ZX":
+            return False
+        text = (directory / "environ").read_bytes()
+        if any(variable.startswith(needle) for variable in text.split(b"\0")):
+            os.kill(pid, signal.SIGKILL)
+            return True
+        return not text and (directory / "exe").exists()
+    return False

@@ -81,6 +81,9 @@ class Sandbox(Protocol):
 
         With `tty`, standard input becomes the controlling terminal. `settings` are variables
         that are no secrets.
+
+        Raises:
+            SandboxFailed: the instance is down.
         """
         ...
 
@@ -178,7 +181,8 @@ class BubbleSandbox:
         return mounts
 
     def argv(self, session: Sequence[str], settings: Mapping[str, str], *, tty: bool) -> list[str]:
-        assert self.running, "nobody may enter a sandbox that is down"
+        if not self.running:
+            raise SandboxFailed(f"the sandbox of {self._hostname!r} is down: nobody may enter")
         nsenter = [_tool("nsenter"), "--preserve-credentials"]
         return [
             # Two steps: only the outer namespace may join the mounts, only the inner is harmless.
@@ -203,7 +207,7 @@ class BubbleSandbox:
     async def stop(self) -> None:
         if self._holder is None:
             return
-        if self._holder.poll() is None:
+        if self._holder.poll() is None and self._pid > 0:
             os.kill(self._pid, signal.SIGKILL)
         await wait_for_exit(self._holder)
         if self._outer >= 0:
@@ -242,6 +246,9 @@ def _parent_namespace(path: str) -> int:
 @contextmanager
 def _options_file(options: Sequence[str]) -> Iterator[int]:
     """Yield the descriptor of a nameless file that holds the options, for `--args`."""
+    if any("\0" in option for option in options):
+        # It would begin an option of its own, such as a mount of the renter's choice.
+        raise SandboxFailed("a variable of the container holds a NUL character")
     with tempfile.TemporaryFile() as file:
         file.write(b"".join(option.encode() + b"\0" for option in options))
         file.seek(0)

@@ -20,7 +20,7 @@ import trio_asyncio  # type: ignore[import-untyped]  # ships no types
 from msgspec import Struct
 
 from vastd.simulator.hosts.execution import Execution, Terminal
-from vastd.simulator.hosts.sandbox import Sandbox
+from vastd.simulator.hosts.sandbox import Sandbox, SandboxFailed
 
 # As the live proxies greet; clients must not take it for output (SSH-10).
 BANNER: Final = (
@@ -48,7 +48,9 @@ class HostFacts(Struct, frozen=True, kw_only=True):
     accepts: Callable[[str], bool]  # an OpenSSH public key line
     host_key: Path  # made when it does not exist
     sftp_program: list[str]  # run inside
-    refuses: Callable[[], bool] = bool  # asked at each connection; true breaks it off
+    refuses: Callable[[], bool] = (
+        bool  # (never, unless given) asked at each connection; true breaks it off
+    )
 
 
 def sftp_program(tools: str) -> list[str]:
@@ -82,8 +84,8 @@ class Sshd:
             execution = Execution(
                 self.facts.sandbox, session.channel, command, session.settings, session.terminal
             )
-        except OSError as exc:
-            session.channel.write(f"cannot start: {exc.strerror}\n".encode(), 1)
+        except (OSError, SandboxFailed) as exc:
+            session.channel.write(f"cannot start: {exc}\n".encode(), 1)
             session.channel.exit(CANNOT_EXECUTE)
             return None
         self.sessions += 1

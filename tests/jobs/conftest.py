@@ -1,0 +1,28 @@
+"""Fixtures of the job tests: a machine, and the box that stands for it."""
+
+from pathlib import Path
+
+import pytest
+
+from ssh.sshd_rig import running_sshd
+from vastd.jobs.boxes import open_boxes
+
+
+@pytest.fixture
+async def sshd(tmp_path: Path):
+    async with running_sshd(tmp_path) as rig:
+        yield rig
+
+
+@pytest.fixture
+async def boxes(sshd, tmp_path: Path):
+    async with open_boxes(
+        tmp_path / "state", sshd.client_key, workspace=str(sshd.workspace)
+    ) as boxes:
+        yield boxes
+
+
+@pytest.fixture
+async def box(sshd, boxes):
+    async with boxes.open(sshd.target()) as box:
+        yield box
