@@ -178,7 +178,7 @@ class Follower:
             return
         if self.on_piece is not None:
             self.on_piece(params)
-        pass
+        self._catch_up(piece.offset)
         self._show(piece.offset, unbase64(piece.data))
         if piece.eof:
             self.what.log_ended = True

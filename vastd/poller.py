@@ -14,6 +14,7 @@ from msgspec import structs
 from vastd.core import events as ev
 from vastd.core import reconcile
 from vastd.core.limits import PROOFS_WHEN_ENDING
+from vastd.core.rental import Phase
 from vastd.effects.destroy import end_surplus
 from vastd.errors import (
     AuthRejected,
@@ -82,10 +83,21 @@ class Poller:
         # observation of an effect is lost.
         shell.observed.world = diff.world
         await self._apply(diff)
+        self._show_boots()
         for instance_id in diff.surplus:
             await end_surplus(shell, instance_id)
         shell.ledger.wake()
         return True
+
+    def _show_boots(self) -> None:
+        """Tell watching clients how long each machine has been booting, of how long it may."""
+        shell = self._shell
+        now = shell.wall_clock()
+        for rental in shell.ledger.rentals.values():
+            if rental.phase is Phase.BOOTING:
+                waited, limit = now - rental.phase_since, shell.limits.boot_timeout_s
+                rid = rental.rental_id
+                shell.progress("boot", round(waited), round(limit), "seconds", rid, None)
 
     async def _apply(self, diff: reconcile.Diff) -> None:
         for event in diff.events:

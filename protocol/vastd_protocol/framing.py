@@ -98,10 +98,10 @@ class Decoder:
 
     def _read_header(self) -> bool:
         end = self._buffer.find(_SEPARATOR, 0, MAX_HEADER_BYTES + len(_SEPARATOR))
-        # Judged before the header is whole: a peer that does not speak our framing would
-        # otherwise wait for an answer that never comes.
-        _check_first_row(bytes(self._buffer[: MAX_HEADER_BYTES + 1]))
         if end < 0:
+            # Judged before the header is whole: a peer that does not speak our framing would
+            # otherwise wait for an answer that never comes.
+            _check_first_row(bytes(self._buffer[: MAX_HEADER_BYTES + 1]))
             if len(self._buffer) > MAX_HEADER_BYTES:
                 raise FramingError(f"no end of header within {MAX_HEADER_BYTES} bytes")
             return False

@@ -32,3 +32,9 @@ def show(micros: int) -> str:
     """Return `$1.23`, with more digits below a cent so that small sums are not shown as zero."""
     usd = to_usd(micros)
     return f"${usd:.2f}" if abs(usd) >= 0.1 or usd == 0 else f"${usd:.4f}"
+
+
+def show_rate(micros_per_hour: int) -> str:
+    """Return `$0.155/h`, with a fourth digit for the cents a stopped disk costs."""
+    usd = to_usd(micros_per_hour)
+    return f"${usd:.3f}/h" if abs(usd) >= 0.1 or usd == 0 else f"${usd:.4f}/h"

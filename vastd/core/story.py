@@ -4,7 +4,7 @@ from msgspec import Struct, field
 
 from vastd.core import events as ev
 from vastd.core.instants import rfc3339, size
-from vastd.core.money import show, to_usd
+from vastd.core.money import show_rate, to_usd
 from vastd.core.rental import Rental
 
 Scalar = str | int | float | bool | None
@@ -88,7 +88,7 @@ def _of_ending(event: ev.RentalEvent) -> Line:
             text = f"instance {found} exists although it was proven gone: ending it again"
             return Line(text=text, severity="error")
         case ev.BillingChanged(rate=rate, status=status):
-            text = f"bills {show(rate)}/h" + (f" while {status}" if status else "")
+            text = f"bills {show_rate(rate)}" + (f" while {status}" if status else "")
             return Line(text=text, data={"dph_usd": to_usd(rate)})
         case ev.Warned(watchdog=name, why=why):
             grave = "error" if name == "destroy_unconfirmed" else "warning"
@@ -101,7 +101,7 @@ def _of_ending(event: ev.RentalEvent) -> Line:
 
 def _planned(rental: Rental, why: str) -> Line:
     offer = rental.order.offer
-    what = f"{offer.num_gpus}x {offer.gpu_name} at {show(rental.order.bid or offer.dph)}/h"
+    what = f"{offer.num_gpus}x {offer.gpu_name} at {show_rate(rental.order.bid or offer.dph)}"
     return Line(
         text=f"chose offer {offer.offer_id}: {what}" + (f"; {why}" if why else ""),
         data={

@@ -210,8 +210,8 @@ def destroy_unconfirmed(watch: Watch) -> Alarm | None:
     if watch.rental.phase is not Phase.DESTROYING:
         return None
     at = watch.rental.phase_since + watch.limits.destroy_shout_s
-    rate = money.show(billing.expected_rate(watch.rental))
-    why = f"the end is not proven yet; instance {watch.rental.instance_id} may bill {rate}/h"
+    rate = money.show_rate(billing.expected_rate(watch.rental))
+    why = f"the end is not proven yet; instance {watch.rental.instance_id} may bill {rate}"
     return _warn(watch, "destroy_unconfirmed", at, why)
 
 

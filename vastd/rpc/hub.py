@@ -11,7 +11,7 @@ Rules
 
 import base64
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Sequence
 from functools import partial
 from typing import Final, Protocol
 
@@ -82,11 +82,13 @@ class Hub:
         after: int | None = None,
         rental_id: str | None = None,
         job_id: str | None = None,
+        machines: Callable[[], Container[str]] = tuple,
         progress: bool = False,
     ) -> EventSubscriptionView:
         """Send `event.published` for every event after `after` (None: from now on).
 
-        `rental_id` and `job_id` narrow. Begins once `call` is answered.
+        `rental_id` and `job_id` narrow; what happens to a job's `machines` (rental ids, asked for
+        each event) belongs to the job too. Begins once `call` is answered.
 
         Raises:
             RpcError: BUSY, too many subscriptions on this connection.
@@ -96,7 +98,7 @@ class Hub:
         cursor = newest if after is None else max(0, min(after, newest))
         subscription_id = self._new(call.peer)
         follower = EventFollower(
-            call.peer, self._source, cursor, rental_id, job_id, progress=progress
+            call.peer, self._source, cursor, rental_id, job_id, machines, progress=progress
         )
         self._events[subscription_id] = follower
         call.stream(partial(self._run, subscription_id, call.peer.number, follower))
@@ -197,6 +199,7 @@ class EventFollower:
         cursor: int,
         rental_id: str | None,
         job_id: str | None,
+        machines: Callable[[], Container[str]] = tuple,
         *,
         progress: bool,
     ) -> None:
@@ -205,6 +208,7 @@ class EventFollower:
         self._cursor = cursor
         self._rental_id = rental_id
         self._job_id = job_id
+        self._machines = machines
         self.progress: Final = progress
         self.scope: Final = trio.CancelScope()
         self._news = trio.Event()
@@ -214,7 +218,9 @@ class EventFollower:
     def wants(self, rental_id: str | None, job_id: str | None) -> bool:
         """Return whether something of this rental and job passes the filter."""
         rental_fits = self._rental_id is None or self._rental_id == rental_id
-        return rental_fits and (self._job_id is None or self._job_id == job_id)
+        if self._job_id is None or job_id is not None:
+            return rental_fits and self._job_id in (None, job_id)
+        return rental_fits and rental_id in self._machines()
 
     def offer(self, view: EventView, body: bytes) -> None:
         """Send a new event at once if everything before it was sent; else `run` will read it."""

@@ -1,6 +1,7 @@
 """`log.*` and `event.*`: read the past, follow the present."""
 
 import base64
+from functools import partial
 
 import trio
 
@@ -101,8 +102,16 @@ async def follow(
         after=params.after,
         rental_id=rental.rental_id if rental else None,
         job_id=job.job_id if job else None,
+        machines=partial(_machines, ctx, job.job_id) if job else tuple,
         progress=params.progress,
     )
+
+
+def _machines(ctx: Context, job_id: str) -> set[str]:
+    """Return the rentals a job has run on or waits for."""
+    job = ctx.shell.ledger.job(job_id)
+    found = {attempt.rental_id for attempt in job.attempts}
+    return found | {job.rental_id} if job.rental_id else found
 
 
 @handles(event_wire.UNSUBSCRIBE)
