@@ -59,8 +59,15 @@ class Observations:
         self.world = structs.replace(self.world, sightings=sightings)
 
     def restart_watch(self, now: float) -> None:
-        """Judge staleness only from observations made after `now` (I7)."""
-        self.world = structs.replace(self.world, watching_since=now)
+        """Judge staleness only from observations made after `now` (I7): a silence that lasted
+        over the gap begins anew."""
+        sightings = {
+            rental_id: structs.replace(seen, unreachable_since=now)
+            if seen.unreachable_since is not None
+            else seen
+            for rental_id, seen in self.world.sightings.items()
+        }
+        self.world = structs.replace(self.world, sightings=sightings, watching_since=now)
 
 
 @dataclass(slots=True)

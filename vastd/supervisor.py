@@ -20,7 +20,7 @@ from vastd.core import placement, steps, watchdogs
 from vastd.core.rental import Phase, Rental, Trigger
 from vastd.core.steps import Do, Step
 from vastd.effects.attend import attend
-from vastd.effects.collect import collect
+from vastd.effects.collect import collect, failure
 from vastd.effects.create import create
 from vastd.effects.destroy import destroy, stop
 from vastd.effects.launch import launch
@@ -204,24 +204,26 @@ class Supervisor:
             self._crashes.pop(key, None)
         except VastdError as exc:
             if isinstance(exc, IllegalTransition):
-                self._crashed(key, exc)
+                self._crashed(key, running.step, exc)
             else:
                 _log.error("%s %s: %s", key, running.step.do, exc)
                 self._not_before[key] = self._shell.wall_clock() + RESTART_SPACING_S
         except Exception as exc:  # noqa: BLE001  one effect is one of the two edges (STYLE 23)
-            self._crashed(key, exc)
+            self._crashed(key, running.step, exc)
         finally:
             del self._running[key]
             self._shell.ledger.wake()
 
-    def _crashed(self, key: str, exc: Exception) -> None:
+    def _crashed(self, key: str, step: Step, exc: Exception) -> None:
         count = self._crashes[key] = self._crashes.get(key, 0) + 1
         _log.error("%s effect crashed (%d): %r", key, count, exc, exc_info=exc)
         self._not_before[key] = self._shell.wall_clock() + RESTART_SPACING_S * count
-        if count >= CRASHES_TO_QUARANTINE and key in self._shell.ledger.rentals:
-            why = f"a bug in vastd met this rental: {type(exc).__name__}: {exc}"
-            now = self._shell.wall_clock()
-            self._commit(ev.Quarantined(rental_id=key, at=now, why=why[:500]))
+        why = f"a bug in vastd met this rental: {type(exc).__name__}: {exc}"[:500]
+        if step.do is Do.COLLECT and step.job_id is not None:
+            # It counts as a failed copy, or an end that waits for it would wait, and bill, for ever.
+            self._commit(*failure(self._shell, key, step.job_id, why))
+        if count >= CRASHES_TO_QUARANTINE:
+            self._quarantine(key, why)
 
     def _commit(self, *events: ev.Event) -> None:
         """Commit a decision; a bug in it quarantines the rental instead of ending the daemon."""

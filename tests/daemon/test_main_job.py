@@ -17,7 +17,9 @@ async def lab(autojump_clock: MockClock) -> AsyncIterator[Lab]:
     made.close()
 
 
-async def test_a_job_runs_to_its_end_and_its_machine_is_proven_gone(autojump_clock: MockClock, lab: Lab) -> None:
+async def test_a_job_runs_to_its_end_and_its_machine_is_proven_gone(
+    autojump_clock: MockClock, lab: Lab
+) -> None:
     async with lab.boot() as daemon:
         job_id = daemon.submit(
             "--seconds", "600", "--exit", "0", "--output", "results/a.txt:1000", project=lab.project

@@ -297,7 +297,7 @@ STEPS = st.lists(
 
 
 @given(steps=STEPS)
-@settings(max_examples=25)
+@settings(max_examples=15)
 def test_the_bill_is_the_sum_of_its_segments_whatever_happened(steps):
     clock = HandClock()
     market = a_market(clock, credit_usd=3.0)
@@ -330,7 +330,7 @@ def test_the_bill_is_the_sum_of_its_segments_whatever_happened(steps):
 
 
 @given(looks=st.lists(st.floats(0.001, 900.0), max_size=40))
-@settings(max_examples=25)
+@settings(max_examples=15)
 def test_how_often_one_looks_changes_neither_states_nor_bill(looks):
     often, once = HandClock(), HandClock()
     watched, left_alone = a_market(often), a_market(once)

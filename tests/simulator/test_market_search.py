@@ -49,8 +49,12 @@ def test_every_seed_makes_a_market_with_a_cheap_verified_24_gb_card(seed):
 
 
 def test_the_same_seed_makes_the_same_market_and_another_seed_another():
-    assert all_rows(a_market(HandClock())) == all_rows()
-    assert all_rows(a_market(HandClock(), 8)) != all_rows()
+    def cheapest(market):
+        return market.search({"order": [["dph_total", "asc"]]}).rows
+
+    assert a_market(HandClock()).machines == MARKET.machines
+    assert cheapest(a_market(HandClock())) == cheapest(MARKET)
+    assert a_market(HandClock(), 8).machines != MARKET.machines
 
 
 def test_a_row_is_json_and_prices_are_the_sum_of_their_parts():
@@ -106,7 +110,7 @@ TESTS = {
     pick=st.integers(0, 10_000),
     as_text=st.booleans(),
 )
-@settings(max_examples=50)
+@settings(max_examples=30)
 def test_every_row_found_passes_the_filter_and_none_is_forgotten(field, op, pick, as_text):
     every = ALL_ROWS
     bound = every[pick % len(every)][field]
@@ -210,7 +214,7 @@ def test_our_own_form_of_an_offer_says_what_the_row_says():
 
 
 @given(picks=st.lists(st.tuples(st.integers(0, 500), st.booleans()), max_size=12))
-@settings(max_examples=12)
+@settings(max_examples=8)
 def test_renting_a_chunk_hides_every_chunk_that_shares_a_gpu_until_it_is_free(picks):
     clock = HandClock()
     market = a_market(clock)

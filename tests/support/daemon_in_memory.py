@@ -70,7 +70,9 @@ class CutStore(Store):
 class Daemon:
     """One running daemon: its shell, and a way to kill it."""
 
-    def __init__(self, shell: Shell, supervisor: Supervisor, poller: Poller, store: CutStore) -> None:
+    def __init__(
+        self, shell: Shell, supervisor: Supervisor, poller: Poller, store: CutStore
+    ) -> None:
         self.shell = shell
         self.supervisor = supervisor
         self.poller = poller
@@ -118,8 +120,10 @@ class Daemon:
     async def settled(self, *, within_s: float = 7200.0) -> None:
         """Wait until every job is finished and every rental gone."""
         await self.until(
-            lambda: all(j.finished for j in self.ledger.jobs.values())
-            and all(r.phase is Phase.GONE for r in self.ledger.rentals.values()),
+            lambda: (
+                all(j.finished for j in self.ledger.jobs.values())
+                and all(r.phase is Phase.GONE for r in self.ledger.rentals.values())
+            ),
             within_s=within_s,
         )
 
@@ -175,9 +179,7 @@ class Lab:
             self.boxes = self.boxes.reborn()
             provider = SimProvider(self.market, self.faults, observer=self.observer)
 
-            async def choose(
-                needs: Needs, avoid: frozenset[int], budget: Micros | None
-            ) -> Choice:
+            async def choose(needs: Needs, avoid: frozenset[int], budget: Micros | None) -> Choice:
                 return await self.choose(provider, needs, avoid, budget)
 
             shell = Shell(

@@ -223,9 +223,15 @@ def _with_fields(rental: Rental, event: ev.RentalEvent) -> Rental:
             return _absent(rental, at, proof)
         case ev.Resurfaced(at=at, instance_id=found):
             return structs.replace(
-                rental, instance_id=found, ended_at=None, destroy_tried_at=None, destroy_tries=0,
+                rental,
+                instance_id=found,
+                ended_at=None,
+                destroy_tried_at=None,
+                destroy_tries=0,
                 destroy_accepted=False,
-            )  # fmt: skip
+                # A new end: what takes too long again is shouted about again (I4).
+                warned=rental.warned - {"destroy_unconfirmed"},
+            )
         case ev.BillingChanged(since=since, rate=rate):
             return structs.replace(rental, rates=_with_rate(rental.rates, since, rate))
         case ev.Warned(watchdog=name):
@@ -248,11 +254,11 @@ def _ending(rental: Rental, event: ev.EndDecided) -> Ending:
             collect=event.collect,
         )
     held = rental.ending
-    # An end by user or limit replaces "job done", whose only consequence was to wait for a copy.
-    trigger = event.trigger if held.trigger is Trigger.JOB_DONE else held.trigger
+    if held.trigger is Trigger.JOB_DONE:
+        # Its only consequence was to wait for a copy: an end by user or limit replaces it.
+        held = structs.replace(held, trigger=event.trigger, at=event.at, why=event.why)
     return structs.replace(
         held,
-        trigger=trigger,
         force=held.force or event.force,
         collect=held.collect and event.collect,
     )

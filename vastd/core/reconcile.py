@@ -154,11 +154,15 @@ def _unseen(before: Sighting, rental: Rental, begun_at: float, limits: Limits) -
         return structs.replace(before, observed_at=begun_at)
     if begun_at < touched + limits.settle_s:
         return structs.replace(before, observed_at=begun_at, absences=0, absent_since=None)
+    # An absence from before a destroy (or from before the settle time was over) proves nothing
+    # about what came after, even if no listing succeeded in between to forget it.
+    first = before.absent_since
+    earlier = before.absences if first is not None and first >= touched + limits.settle_s else 0
     return structs.replace(
         before,
         observed_at=begun_at,
-        absences=before.absences + 1,
-        absent_since=before.absent_since if before.absences else begun_at,
+        absences=earlier + 1,
+        absent_since=first if earlier else begun_at,
     )
 
 
@@ -199,7 +203,7 @@ def _present(
         phase = Phase.BOOTING if phase is Phase.CREATING else phase
     elif phase in (Phase.PLANNED, Phase.CREATING):
         return found
-    if (bill := _billing(rental, before, row, begun_at)) is not None:
+    if (bill := _billing(rental, before, row, begun_at, now)) is not None:
         found.append(bill)
     if rental.ending is None or phase not in (Phase.DESTROYING, Phase.BOOTING):
         found.extend(_status(rental, phase, seen, row, now))
@@ -207,14 +211,15 @@ def _present(
 
 
 def _billing(
-    rental: Rental, before: Sighting, row: Instance, begun_at: float
+    rental: Rental, before: Sighting, row: Instance, begun_at: float, now: float
 ) -> ev.BillingChanged | None:
-    """Date a new rate back to the last moment we knew better: a bill is never understated."""
+    """Date a dearer rate back to the last moment we knew better, and a cheaper one to the end of
+    the listing that showed it: a bill is never understated."""
     rate = billing.rate_of(rental, row)
     if rental.rates and rental.rates[-1].rate == rate:
         return None
     known = before.seen_begun_at if before.seen_begun_at is not None else rental.create_sent_at
-    since = begun_at
+    since = now
     if not rental.rates or rate > rental.rates[-1].rate:
         floor = rental.rates[-1].since if rental.rates else rental.create_sent_at
         since = max(known if known is not None else begun_at, floor or 0.0)
@@ -271,7 +276,9 @@ def _boot_failed(seen: Sighting, row: Instance) -> str | None:
     said = (row.status_msg or "").strip()
     if row.status in _DEAD_BOOT:
         return f"Vast reports {row.status} during boot: {said or 'no message'}"[:300]
-    if any(fragment in said.lower() for fragment in _FATAL_BOOT):
+    # The *message* must have stood in the reading before as well (WAI-06), not only the status.
+    stood = seen.status_moved_at != seen.seen_begun_at
+    if stood and any(fragment in said.lower() for fragment in _FATAL_BOOT):
         return f"boot failed: {said}"[:300]
     if row.intended_status == InstanceStatus.STOPPED:
         return f"it was stopped before it ran: {said or row.status}"[:300]

@@ -81,6 +81,9 @@ def next_step(
             return _NOTHING if active is None else Step(do=Do.ATTEND, job_id=active.job_id)
         case Phase.COLLECTING:
             return _collect(rental, jobs, limits)
+        case Phase.STOPPED if _done(rental, jobs) and not any(job.uncollected for job in jobs):
+            # Its disk bills and nobody will come back for it.
+            return Step(do=Do.DECIDE_END, why="it was stopped, and holds nothing to bring home")
         case _:
             return _NOTHING
 
@@ -93,7 +96,8 @@ def situation(
         lost = any(job.uncollected for job in jobs)
         return Situation.UNREACHABLE if lost else Situation.SETTLED
     if _active(jobs) is not None and rental.phase is Phase.BUSY:
-        return Situation.UNREACHABLE if _unreachable(seen, limits, now) else Situation.JOB_ACTIVE
+        deaf = _unreachable(seen, limits, now) or _beyond_us(rental, limits, now)
+        return Situation.UNREACHABLE if deaf else Situation.JOB_ACTIVE
     if not any(job.uncollected for job in jobs):
         return Situation.SETTLED
     if rental.collect_failures >= COLLECT_TRIES:
@@ -105,6 +109,20 @@ def _unreachable(seen: Sighting, limits: Limits, now: float) -> bool:
     """A connection that broke is made again; only long silence is a fact to act on."""
     since = seen.unreachable_since
     return since is not None and now - since >= limits.ssh_budget_s
+
+
+def _beyond_us(rental: Rental, limits: Limits, now: float) -> bool:
+    """A job that a bug of ours keeps from ending gets the same patience as a silent machine."""
+    ending = rental.ending
+    if rental.quarantined is None or ending is None:
+        return False
+    return now - ending.at >= rental.policy.grace_s + limits.ssh_budget_s
+
+
+def _done(rental: Rental, jobs: Sequence[Job]) -> bool:
+    """Return whether the machine was rented for jobs that are all over."""
+    for_jobs = rental.purpose == "job" and not rental.policy.keep
+    return for_jobs and bool(jobs) and all(job.finished for job in jobs)
 
 
 def _active(jobs: Sequence[Job]) -> Job | None:
@@ -147,7 +165,7 @@ def _ready(rental: Rental, jobs: Sequence[Job], limits: Limits) -> Step:
         return _collect(rental, jobs, limits)
     if waiting is not None:
         return Step(do=Do.LAUNCH, job_id=waiting.job_id)
-    if rental.purpose == "job" and jobs and not rental.policy.keep:
+    if _done(rental, jobs):
         return Step(do=Do.DECIDE_END, why="its jobs are done and the results are home")
     return _NOTHING
 

@@ -5,6 +5,8 @@ Rules
 2. All due alarms come back, gravest first: a warning never hides an ending.
 3. A warning fires once; that it fired is on the record (`Rental.warned`).
 4. Nothing is judged stale from before `World.watching_since` (I7).
+5. What ends a machine for its silence waits for evidence: a look or a listing that began when
+   the limit was over. Without one the alarm stands, unproven, and nothing happens.
 """
 
 import math
@@ -42,10 +44,11 @@ Action = Warn | End
 
 
 class Alarm(Struct, frozen=True, kw_only=True):
-    """`action` is due at `at` (epoch seconds, wall clock)."""
+    """`action` is due at `at` (epoch seconds, wall clock), if it is `proven` by then."""
 
     at: float
     action: Action
+    proven: bool = True
 
 
 class Watch(Struct, frozen=True, kw_only=True):
@@ -77,13 +80,15 @@ def _warn(watch: Watch, name: str, at: float, why: str) -> Alarm | None:
     return Alarm(at=at, action=Warn(rental_id=watch.rental.rental_id, watchdog=name, why=why))
 
 
-def _end(watch: Watch, at: float, trigger: Trigger, why: str) -> Alarm | None:
+def _end(
+    watch: Watch, at: float, trigger: Trigger, why: str, *, proven: bool = True
+) -> Alarm | None:
     ending = watch.rental.ending
     # A limit still counts while "job done" waits for a copy; other ends are under way already.
     if ending is not None and ending.trigger is not Trigger.JOB_DONE:
         return None
     end = End(rental_id=watch.rental.rental_id, trigger=trigger, why=why)
-    return Alarm(at=at, action=end)
+    return Alarm(at=at, action=end, proven=proven)
 
 
 def heartbeat(watch: Watch) -> Alarm | None:
@@ -98,14 +103,10 @@ def heartbeat(watch: Watch) -> Alarm | None:
     last = watch.seen.beat.at if watch.seen.beat else began
     since = max(last, began, watch.world.watching_since)
     limit = policy.heartbeat_interval_s * watch.limits.heartbeat_stale_factor
-    if looked < since + limit:
-        # Not judged before a look later than the limit confirms it.
-        return _end(watch, max(since + limit, looked + 1), Trigger.HEARTBEAT_STALE, _silent(limit))
-    return _end(watch, since + limit, Trigger.HEARTBEAT_STALE, _silent(limit))
-
-
-def _silent(limit: float) -> str:
-    return f"no heartbeat for {limit:.0f} s"
+    # A look that hangs must not end a job whose newest beat we have not seen.
+    proven = looked >= since + limit
+    why = f"no heartbeat for {limit:.0f} s"
+    return _end(watch, since + limit, Trigger.HEARTBEAT_STALE, why, proven=proven)
 
 
 def budget_warn(watch: Watch) -> Alarm | None:
@@ -166,7 +167,10 @@ def boot_overdue(watch: Watch) -> Alarm | None:
         return None
     at = watch.rental.phase_since + watch.limits.boot_timeout_s
     why = f"not running after {watch.limits.boot_timeout_s:.0f} s: {_status(watch.seen)}"
-    return _end(watch, at, Trigger.BOOT_OVERDUE, why)
+    # It may have come up while the lid was closed or Vast did not answer: ask first (I7, I11).
+    listed = watch.seen.observed_at
+    proven = listed is not None and listed >= at
+    return _end(watch, at, Trigger.BOOT_OVERDUE, why, proven=proven)
 
 
 def _status(seen: Sighting) -> str:
@@ -333,7 +337,8 @@ def check(watches: Iterable[Watch], now: float) -> tuple[list[Action], float]:
     The second value is `math.inf` when no alarm is pending.
     """
     alarms = [alarm for watch in watches for dog in ALL if (alarm := dog.check(watch)) is not None]
-    due = sorted((a for a in alarms if a.at <= now), key=lambda a: a.action.gravity, reverse=True)
+    ripe = (a for a in alarms if a.at <= now and a.proven)
+    due = sorted(ripe, key=lambda a: a.action.gravity, reverse=True)
     wake_at = min((a.at for a in alarms if a.at > now), default=math.inf)
     return [a.action for a in due], wake_at
 

@@ -80,7 +80,10 @@ async def _look(shell: Shell, box: Box, rental_id: str, job_id: str) -> bool:
     if snapshot.state is not BoxJobState.RUNNING:
         while await _fetch_log(shell, box, job_id):
             pass
-        _ended(shell, rental_id, job, snapshot)
+        # Fetching the log took time: the order to cancel may have come, or the end been recorded.
+        job = shell.ledger.job(job_id)
+        if not job.finished:
+            _ended(shell, rental_id, job, snapshot)
         return True
     if why := _shall_end(shell, rental_id, job):
         await _end(shell, box, job, why)

@@ -31,9 +31,9 @@ async def collect(shell: Shell, rental_id: str, job_id: str | None) -> None:
         report = await bring_home(shell, rental_id, job, outputs_of(job), Path(job.project))
     except SshError as exc:
         unreached(shell, rental_id, exc)
-        _failed(shell, rental_id, job, str(exc))
+        shell.ledger.commit(*failure(shell, rental_id, job_id, str(exc)))
     except (TransferFailed, UnsafePath) as exc:
-        _failed(shell, rental_id, job, str(exc))
+        shell.ledger.commit(*failure(shell, rental_id, job_id, str(exc)))
     else:
         now = shell.wall_clock()
         done = ev.Collected(
@@ -77,13 +77,16 @@ def _settled(shell: Shell, rental_id: str) -> None:
     shell.ledger.commit(ev.CollectVerified(rental_id=rental_id, at=shell.wall_clock()))
 
 
-def _failed(shell: Shell, rental_id: str, job: Job, why: str) -> None:
+def failure(
+    shell: Shell, rental_id: str, job_id: str, why: str
+) -> tuple[ev.NotCollected, ev.CollectFailed]:
+    """Return the events of one more collection that failed."""
     now = shell.wall_clock()
     tries = shell.ledger.rental(rental_id).collect_failures + 1
-    _log.warning("job=%s rental=%s collection %d: %s", job.job_id, rental_id, tries, why)
-    shell.ledger.commit(
+    _log.warning("job=%s rental=%s collection %d: %s", job_id, rental_id, tries, why)
+    return (
         ev.NotCollected(
-            job_id=job.job_id, rental_id=rental_id, at=now, why=why, final=tries >= COLLECT_TRIES
+            job_id=job_id, rental_id=rental_id, at=now, why=why, final=tries >= COLLECT_TRIES
         ),
         ev.CollectFailed(rental_id=rental_id, at=now, why=why),
     )

@@ -44,10 +44,16 @@ async def create(shell: Shell, rental_id: str) -> None:
     now = shell.wall_clock()
     deadline = now + rental.policy.max_runtime_s
     shell.ledger.commit(ev.CreateSent(rental_id=rental_id, at=now, deadline_at=deadline))
-    with trio.CancelScope(shield=True, deadline=trio.current_time() + CREATE_TIMEOUT_S) as scope:
-        await _send(shell, rental)
-    if scope.cancelled_caught:
-        _unresolved(shell, rental_id, f"no answer within {CREATE_TIMEOUT_S:.0f} s")
+    why = "the answer could not be understood"
+    try:
+        limit = trio.current_time() + CREATE_TIMEOUT_S
+        with trio.CancelScope(shield=True, deadline=limit) as scope:
+            await _send(shell, rental)
+        if scope.cancelled_caught:
+            why = f"no answer within {CREATE_TIMEOUT_S:.0f} s"
+    finally:
+        # Also after a bug in between: a create nobody looks for would bill unseen.
+        _unresolved(shell, rental_id, why)
 
 
 async def _send(shell: Shell, rental: Rental) -> None:
@@ -127,7 +133,7 @@ def _refused(shell: Shell, rental_id: str, exc: ProviderError) -> None:
 
 def _unresolved(shell: Shell, rental_id: str, why: str) -> None:
     rental = shell.ledger.rental(rental_id)
-    if rental.instance_id is not None or rental.phase is Phase.GONE:
+    if rental.instance_id is not None or rental.create_unknown or rental.phase is Phase.GONE:
         return
     _log.warning("rental=%s create has no answer: %s; looking for its label", rental_id, why)
     shell.ledger.commit(ev.CreateUnresolved(rental_id=rental_id, at=shell.wall_clock(), why=why))

@@ -118,7 +118,16 @@ async def _attach_key(shell: Shell, rental: Rental, exc: SshAuthRejected) -> boo
 
 
 def _over(shell: Shell, rental: Rental) -> bool:
-    return shell.wall_clock() >= rental.phase_since + shell.limits.ssh_budget_s
+    """Return whether its time is over, and it is the machine that does not answer.
+
+    While listings fail or are as old as a suspend, it may be our own network (I7): nothing is
+    judged before one that is fresh.
+    """
+    now, limits = shell.wall_clock(), shell.limits
+    if now < rental.phase_since + limits.ssh_budget_s:
+        return False
+    fresh_s = 2 * limits.list_interval_busy_s
+    return shell.observed.world.inventory.state(now, fresh_s) == "fresh"
 
 
 def _end(shell: Shell, rental_id: str, trigger: Trigger, why: str) -> None:

@@ -78,6 +78,8 @@ def _draw(rng: random.Random, model: GpuModel, machine_id: int, now: float) -> M
         memory, gpu_micros = 40_960, Micros(gpu_micros * 6 // 10)
     good = datacenter or rng.random() < 0.8
     down = rng.uniform(800, 8_000) if datacenter else rng.lognormvariate(6.3, 0.8)
+    # Longer than a screen on purpose: the order of the draws is part of what a seed means, and one
+    # call keeps it readable from top to bottom.
     return Machine(
         machine_id=machine_id,
         host_id=9_000 + rng.randrange(4_000),

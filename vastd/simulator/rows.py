@@ -15,45 +15,14 @@ Row = dict[str, object]
 
 def machine_row(machine: Machine, num_gpus: int) -> Row:
     """Return the fields that offers and instances have in common and that never change."""
-    gpu = machine.gpu
-    frac = num_gpus / machine.num_gpus
     return {
+        **_gpu_fields(machine, num_gpus),
+        **_computer_fields(machine, num_gpus / machine.num_gpus),
         "machine_id": machine.machine_id,
         "host_id": machine.host_id,
         "hosting_type": 1 if machine.datacenter else 0,
         "cluster_id": None,
         "resource_type": "gpu",
-        "gpu_name": gpu.name,
-        "gpu_arch": "nvidia",
-        "num_gpus": num_gpus,
-        "gpu_ram": machine.gpu_ram_mb,
-        "gpu_frac": frac,
-        "gpu_lanes": 16,
-        "gpu_mem_bw": gpu.mem_bw_gb_s,
-        "gpu_max_power": float(gpu.max_power_w),
-        "gpu_max_temp": 88.0,
-        "gpu_display_active": False,
-        "compute_cap": gpu.compute_cap,
-        "cuda_max_good": machine.cuda_max_good,
-        "driver_version": machine.driver_version,
-        "driver_vers": _driver_number(machine.driver_version),
-        "bw_nvlink": gpu.nvlink_gb_s,
-        "total_flops": round(gpu.tflops * num_gpus, 3),
-        "dlperf": round(machine.dlperf_per_gpu * num_gpus, 6),
-        "pci_gen": machine.pcie_gen,
-        "pcie_bw": round(machine.pcie_gen * 5.9, 1),
-        "cpu_name": machine.cpu_name,
-        "cpu_arch": "amd64",
-        "cpu_cores": machine.cpu_cores,
-        "cpu_cores_effective": machine.cpu_cores * frac,
-        "cpu_ghz": machine.cpu_ghz,
-        "cpu_ram": machine.cpu_ram_mb,
-        "has_avx": 1,
-        "mobo_name": machine.mobo_name,
-        "os_version": "22.04",
-        "ubuntu_version": "22.04",
-        "disk_bw": machine.disk_bw_mbps,
-        "disk_name": machine.disk_name,
         "storage_cost": machine.storage_usd_gb_month,
         "inet_up": machine.inet_up_mbps,
         "inet_down": machine.inet_down_mbps,
@@ -74,6 +43,48 @@ def machine_row(machine: Machine, num_gpus: int) -> Row:
         "webpage": None,
         "external": None,
         "vms_enabled": False,
+    }
+
+
+def _gpu_fields(machine: Machine, num_gpus: int) -> Row:
+    gpu = machine.gpu
+    return {
+        "gpu_name": gpu.name,
+        "gpu_arch": "nvidia",
+        "num_gpus": num_gpus,
+        "gpu_ram": machine.gpu_ram_mb,
+        "gpu_frac": num_gpus / machine.num_gpus,
+        "gpu_lanes": 16,
+        "gpu_mem_bw": gpu.mem_bw_gb_s,
+        "gpu_max_power": float(gpu.max_power_w),
+        "gpu_max_temp": 88.0,
+        "gpu_display_active": False,
+        "compute_cap": gpu.compute_cap,
+        "cuda_max_good": machine.cuda_max_good,
+        "driver_version": machine.driver_version,
+        "driver_vers": _driver_number(machine.driver_version),
+        "bw_nvlink": gpu.nvlink_gb_s,
+        "total_flops": round(gpu.tflops * num_gpus, 3),
+        "dlperf": round(machine.dlperf_per_gpu * num_gpus, 6),
+    }
+
+
+def _computer_fields(machine: Machine, share: float) -> Row:
+    return {
+        "pci_gen": machine.pcie_gen,
+        "pcie_bw": round(machine.pcie_gen * 5.9, 1),
+        "cpu_name": machine.cpu_name,
+        "cpu_arch": "amd64",
+        "cpu_cores": machine.cpu_cores,
+        "cpu_cores_effective": machine.cpu_cores * share,
+        "cpu_ghz": machine.cpu_ghz,
+        "cpu_ram": machine.cpu_ram_mb,
+        "has_avx": 1,
+        "mobo_name": machine.mobo_name,
+        "os_version": "22.04",
+        "ubuntu_version": "22.04",
+        "disk_bw": machine.disk_bw_mbps,
+        "disk_name": machine.disk_name,
     }
 
 
@@ -120,13 +131,8 @@ def offer_row(
     total = to_usd(gpu + disk)
     discounted = to_usd(round(gpu * (1 - machine.discount_rate)) + disk)
     dlperf, flops = machine.dlperf_per_gpu * chunk.num_gpus, machine.gpu.tflops * chunk.num_gpus
-    price = {
-        "gpuCostPerHour": to_usd(gpu),
-        "diskHour": to_usd(disk),
-        "totalHour": total,
-        "discountTotalHour": discounted,
-        "discountedTotalPerHour": discounted,
-    }
+    discounts = {"discountTotalHour": discounted, "discountedTotalPerHour": discounted}
+    price = {**_price(gpu, disk), **discounts}
     return {
         **standing,
         "duration": max(0.0, machine.end_at - now),
@@ -145,6 +151,14 @@ def offer_row(
         "score": round(dlperf / max(total, 1e-6) * machine.reliability**4, 4),
         "rentable": not rented,
         "rented": rented,
+    }
+
+
+def _price(gpu: int, disk: int) -> dict[str, float]:
+    return {
+        "gpuCostPerHour": to_usd(gpu),
+        "diskHour": to_usd(disk),
+        "totalHour": to_usd(gpu + disk),
     }
 
 
@@ -186,69 +200,59 @@ def to_offer(row: Row, chunk: Chunk) -> Offer:
 def instance_row(contract: Contract, *, now: float, min_bid: Micros) -> Row:
     """Return one row of the instance list."""
     machine, order = contract.machine, contract.order
-    row = machine_row(machine, contract.chunk.num_gpus)
-    row.update(_price_fields(contract, min_bid=min_bid))
-    row.update(_access_fields(contract))
-    row.update(_telemetry_fields(contract, now))
     up_s = now - contract.runs[-1].start_at if contract.is_up else None
-    row.update(
-        {
-            "id": contract.instance_id,
-            "bundle_id": machine.machine_id * 100 + contract.chunk.num_gpus,
-            "label": contract.label,
-            "template_id": None,
-            "template_hash_id": order.template_hash_id,
-            "template_name": None,
-            "actual_status": contract.actual_status,
-            "intended_status": contract.intended,
-            "cur_state": contract.cur_state,
-            "next_state": contract.next_state,
-            "status_msg": status_message(contract, now),
-            "image_uuid": order.image,
-            "image_args": list(order.args),
-            "image_runtype": order.runtype,
-            "extra_env": [[key, value] for key, value in order.env.items()],
-            "onstart": order.onstart or None,
-            "jupyter_token": None,
-            "gpu_totalram": machine.gpu_ram_mb * contract.chunk.num_gpus,
-            "country_code": machine.country,
-            "start_date": contract.created_at,
-            "duration": max(0.0, machine.end_at - now),
-            "uptime_mins": None if up_s is None else round(up_s / 60, 2),
-            "time_remaining": "",
-            "time_remaining_isbid": "",
-            "client_run_time": 1.1,
-            "host_run_time": 2_592_000.0,
-            "rentable": True,
-            "score": 0.0,
-            "volume_info": [],
-        }
-    )
-    return row
+    return {
+        **machine_row(machine, contract.chunk.num_gpus),
+        **_price_fields(contract, min_bid=min_bid),
+        **_access_fields(contract),
+        **_telemetry_fields(contract, now),
+        "id": contract.instance_id,
+        "bundle_id": machine.machine_id * 100 + contract.chunk.num_gpus,
+        "label": contract.label,
+        "template_id": None,
+        "template_hash_id": order.template_hash_id,
+        "template_name": None,
+        "actual_status": contract.actual_status,
+        "intended_status": contract.intended,
+        "cur_state": contract.cur_state,
+        "next_state": contract.next_state,
+        "status_msg": status_message(contract, now),
+        "image_uuid": order.image,
+        "image_args": list(order.args),
+        "image_runtype": order.runtype,
+        "extra_env": [[key, value] for key, value in order.env.items()],
+        "onstart": order.onstart or None,
+        "jupyter_token": None,
+        "gpu_totalram": machine.gpu_ram_mb * contract.chunk.num_gpus,
+        "country_code": machine.country,
+        "start_date": contract.created_at,
+        "duration": max(0.0, machine.end_at - now),
+        "uptime_mins": None if up_s is None else round(up_s / 60, 2),
+        "time_remaining": "",
+        "time_remaining_isbid": "",
+        "client_run_time": 1.1,
+        "host_run_time": 2_592_000.0,
+        "rentable": True,
+        "score": 0.0,
+        "volume_info": [],
+    }
 
 
 def _price_fields(contract: Contract, *, min_bid: Micros) -> Row:
     gpu, disk = contract.gpu_micros_h, contract.disk_micros_h
-    total = to_usd(gpu + disk)
-    now_gpu = gpu if contract.stage in BILLS_GPU else 0
-    search = {"gpuCostPerHour": to_usd(gpu), "diskHour": to_usd(disk), "totalHour": total}
-    paid = {
-        "gpuCostPerHour": to_usd(now_gpu),
-        "diskHour": to_usd(disk),
-        "totalHour": to_usd(now_gpu + disk),
-    }
+    paid_gpu = gpu if contract.stage in BILLS_GPU else 0
     return {
         "is_bid": contract.bid is not None,
         "min_bid": to_usd(min_bid),
         "dph_base": to_usd(gpu),
-        "dph_total": total,
+        "dph_total": to_usd(gpu + disk),
         "storage_total_cost": to_usd(disk),
         "vram_costperhour": 0.0,
         "credit_balance": None,
         "credit_discount": None,
         "credit_discount_max": contract.machine.discount_rate,
-        "search": search,
-        "instance": paid,
+        "search": _price(gpu, disk),
+        "instance": _price(paid_gpu, disk),
         "inet_up_billed": None,
         "inet_down_billed": None,
     }
