@@ -51,13 +51,27 @@ _GOES_ON = (
 )
 
 
+_Step = tuple[ev.Event, Rental | None, Job | None]
+
+
 class Change(Struct, frozen=True, kw_only=True):
-    """One committed event with the record it led to; `before` is None for a first event."""
+    """One committed event with the record it led to.
+
+    `cursor` 0: a full disk keeps it out of the audit trail. It is announced a second time, with
+    its cursor, once it is there.
+    """
 
     cursor: int
     event: ev.Event
     rental: Rental | None = None
     job: Job | None = None
+
+
+def _changes(cursors: Sequence[int], trail: Sequence[_Step]) -> list[Change]:
+    return [
+        Change(cursor=cursor, event=event, rental=rental, job=job)
+        for cursor, (event, rental, job) in zip(cursors, trail, strict=True)
+    ]
 
 
 class Ledger:
@@ -74,7 +88,7 @@ class Ledger:
         self.jobs: dict[str, Job] = {j.job_id: j for j in store.jobs()}
         self._listeners: list[Callable[[Change], None]] = []
         self._changed = trio.Event()
-        self._unsaved: list[ev.Event] = []
+        self._unsaved: list[_Step] = []  # with the record each event led to
         self.write_error: str | None = None  # why the disk is behind; None when it is not
 
     # -- reading
@@ -131,30 +145,35 @@ class Ledger:
             StoreError: nothing was changed.
         """
         rentals, jobs, trail = self._evolved(events)
-        cursors = self._write(events, rentals, jobs)
+        changes = self._write(trail, rentals, jobs)
         self.rentals.update(rentals)
         self.jobs.update(jobs)
-        for cursor, (event, rental, job) in zip(cursors, trail, strict=True):
-            change = Change(cursor=cursor, event=event, rental=rental, job=job)
-            for listener in self._listeners:
-                listener(change)
+        self._announce(changes)
         self.wake()
 
     def flush(self) -> None:
-        """Try to write what a full disk kept in memory only; nothing happens if there is none."""
-        if not self._unsaved:
+        """Look whether a disk that refused takes writes again; nothing happens if it never did.
+
+        What was kept in memory only is written, and announced with its place in the trail.
+        """
+        if not self._unsaved and self.write_error is None:
             return
         try:
-            self._write([], {}, {})
+            self._announce(self._write([], {}, {}))
         except StoreError as exc:
             _log.debug("still not on disk: %s", exc)
 
+    def _announce(self, changes: Sequence[Change]) -> None:
+        for change in changes:
+            for listener in self._listeners:
+                listener(change)
+
     def _evolved(
         self, events: Sequence[ev.Event]
-    ) -> tuple[dict[str, Rental], dict[str, Job], list[tuple[ev.Event, Rental | None, Job | None]]]:
+    ) -> tuple[dict[str, Rental], dict[str, Job], list[_Step]]:
         rentals: dict[str, Rental] = {}
         jobs: dict[str, Job] = {}
-        trail: list[tuple[ev.Event, Rental | None, Job | None]] = []
+        trail: list[_Step] = []
         for event in events:
             if isinstance(event, ev.RentalEvent):
                 held = rentals.get(event.rental_id) or self.rentals.get(event.rental_id)
@@ -168,28 +187,27 @@ class Ledger:
 
     def _write(
         self,
-        events: Sequence[ev.Event],
+        trail: Sequence[_Step],
         rentals: dict[str, Rental],
         jobs: dict[str, Job],
-    ) -> list[int]:
-        behind = list(self._unsaved)
-        late = [e.rental_id for e in behind if isinstance(e, ev.RentalEvent)]
-        late_jobs = [e.job_id for e in behind if isinstance(e, ev.JobEvent)]
-        rows = {**{i: self.rentals[i] for i in late}, **rentals}
-        job_rows = {**{i: self.jobs[i] for i in late_jobs}, **jobs}
-        everything = [*behind, *events]
+    ) -> list[Change]:
+        """Return what to announce: the events that were late, then those of `trail`."""
+        late, late_jobs = [r for _, r, _ in self._unsaved if r], [j for *_, j in self._unsaved if j]
+        rows = {**{r.rental_id: self.rentals[r.rental_id] for r in late}, **rentals}
+        job_rows = {**{j.job_id: self.jobs[j.job_id] for j in late_jobs}, **jobs}
+        everything = [*self._unsaved, *trail]
         try:
-            cursors = self._store_all(everything, rows, job_rows)
+            cursors = self._store_all([event for event, *_ in everything], rows, job_rows)
         except StoreError as exc:
             self.write_error = str(exc)
-            if not events or not all(isinstance(event, _GOES_ON) for event in events):
+            if not trail or not all(isinstance(event, _GOES_ON) for event, *_ in trail):
                 raise
             _log.error("not on disk, kept in memory: %s", exc)
-            self._unsaved.extend(events)
-            return [0] * len(events)  # cursor 0: not in the audit trail yet
+            self._unsaved.extend(trail)
+            return _changes([0] * len(trail), trail)
         self._unsaved.clear()
         self.write_error = None
-        return cursors[len(behind) :]
+        return _changes(cursors, everything)
 
     def _store_all(
         self,

@@ -46,8 +46,8 @@ MIGRATIONS: Final = (
 )
 
 
-def migrate(connection: sqlite3.Connection) -> int:
-    """Bring the database to the newest version; return the version it had.
+def require_known(connection: sqlite3.Connection) -> int:
+    """Return the version of a database that this build may change.
 
     Raises:
         StoreTooNew: a newer vastd wrote it.
@@ -58,8 +58,18 @@ def migrate(connection: sqlite3.Connection) -> int:
             f"the store has schema version {found}, this vastd knows up to {len(MIGRATIONS)}",
             hint="start the newer vastd again, or use another state directory (VASTD_STATE_DIR)",
         )
+    return int(found)
+
+
+def migrate(connection: sqlite3.Connection) -> int:
+    """Bring the database to the newest version; return the version it had.
+
+    Raises:
+        StoreTooNew: a newer vastd wrote it.
+    """
+    found = require_known(connection)
     for version in range(found, len(MIGRATIONS)):
         connection.executescript(
             f"BEGIN IMMEDIATE;\n{MIGRATIONS[version]}\nPRAGMA user_version = {version + 1};\nCOMMIT;"
         )
-    return int(found)
+    return found

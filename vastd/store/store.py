@@ -21,9 +21,10 @@ from vastd.core import events as ev
 from vastd.core.job import Job
 from vastd.core.rental import Rental
 from vastd.errors import StoreDamaged, StoreError
-from vastd.store.schema import migrate
+from vastd.store.schema import migrate, require_known
 
 DATABASE: Final = "vastd.db"
+OWNER: Final = "owner"  # `vastd.owner` keeps it, outside the database on purpose
 RESERVE: Final = "reserve"
 RESERVE_BYTES: Final = 8 * 1024 * 1024  # DESIGN I6: released on a full disk
 ANSWERS_KEPT_S: Final = 7 * 86_400.0  # CONTRACT 3
@@ -52,18 +53,27 @@ class Store:
     ) -> list[int]:
         """Make everything durable in one transaction; return the cursors of `events`.
 
+        With nothing to write it proves that writing works, by a note.
+
         Raises:
             StoreError: nothing was written (full disk, read-only, I/O error).
         """
         try:
             with _transaction(self._connection):
                 cursors = [self._append(event) for event in events]
+                if not events:
+                    self._connection.execute(
+                        "INSERT OR REPLACE INTO meta VALUES ('probed', hex(randomblob(8)))"
+                    )
+                # Not REPLACE: that would give the row a new place in the order.
                 self._connection.executemany(
-                    "INSERT OR REPLACE INTO rentals VALUES (?, ?, ?)",
+                    "INSERT INTO rentals VALUES (?, ?, ?) ON CONFLICT (rental_id) "
+                    "DO UPDATE SET phase = excluded.phase, body = excluded.body",
                     [(r.rental_id, r.phase, _encode(r)) for r in rentals],
                 )
                 self._connection.executemany(
-                    "INSERT OR REPLACE INTO jobs VALUES (?, ?, ?)",
+                    "INSERT INTO jobs VALUES (?, ?, ?) ON CONFLICT (job_id) "
+                    "DO UPDATE SET state = excluded.state, body = excluded.body",
                     [(j.job_id, j.state, _encode(j)) for j in jobs],
                 )
                 return cursors
@@ -173,7 +183,10 @@ class Store:
 
     def _events(self, where: str, values: tuple[object, ...]) -> list[StoredEvent]:
         rows = self._read(f"SELECT cursor, body FROM events WHERE {where}", values)
-        return [StoredEvent(cursor=c, event=ev.from_bytes(body)) for c, body in rows]
+        try:
+            return [StoredEvent(cursor=c, event=ev.from_bytes(body)) for c, body in rows]
+        except msgspec.MsgspecError as exc:
+            raise StoreError(f"cannot read {self._path}: an event makes no sense: {exc}") from exc
 
     def _read(self, sql: str, values: tuple[object, ...]) -> list[tuple]:  # type: ignore[type-arg]
         try:
@@ -204,14 +217,36 @@ def opened(state_dir: Path) -> Iterator[Store]:
     """Open the store of a locked state directory, making or migrating it as needed.
 
     Raises:
-        StoreDamaged: the database is unreadable; it was moved aside as `vastd.db.damaged-…`.
+        StoreDamaged: the database is unreadable and was moved aside as `vastd.db.damaged-…`, or
+            it was lost. The next call opens a new one.
         StoreTooNew, StoreError: nothing was changed.
     """
     path = state_dir / DATABASE
+    if _is_lost(path):
+        _connect_new(path)
+        raise StoreDamaged(
+            f"the store {path} is missing or empty although this state directory was in use",
+            hint="machines are looked for by their labels; see `vastctl doctor`",
+        )
     connection = _connect(path)
     try:
         _check(connection, path)
         yield Store(connection, path)
+    finally:
+        connection.close()
+
+
+def _is_lost(path: Path) -> bool:
+    """The owner word is written after a first start has made the database: alone, it tells that
+    there was one (I8). An empty file is what a truncation leaves."""
+    used = (path.parent / OWNER).exists()
+    return used and (not path.exists() or path.stat().st_size == 0)
+
+
+def _connect_new(path: Path) -> None:
+    connection = _connect(path)
+    try:
+        _check(connection, path)
     finally:
         connection.close()
 
@@ -230,10 +265,13 @@ def _connect(path: Path) -> sqlite3.Connection:
 def _check(connection: sqlite3.Connection, path: Path) -> None:
     """Prove that the database can be read whole, and bring it to the newest schema."""
     try:
+        require_known(connection)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         _prove_whole(connection)
         migrate(connection)
+        for table, columns in _SHAPE.items():
+            connection.execute(f"SELECT {columns} FROM {table} LIMIT 1").fetchall()
         store = Store(connection, path)
         store.rentals()
         store.jobs()
@@ -252,6 +290,16 @@ def _prove_whole(connection: sqlite3.Connection) -> None:
     (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if verdict != "ok":
         raise sqlite3.DatabaseError(verdict)
+
+
+# What every statement of this module relies on: a table without it is damage, found at the start.
+_SHAPE: Final = {
+    "events": "cursor, at, kind, rental_id, job_id, body",
+    "rentals": "rental_id, phase, body",
+    "jobs": "job_id, state, body",
+    "answers": "request_id, method, at, body",
+    "meta": "key, value",
+}
 
 
 def _is_damage(exc: sqlite3.OperationalError) -> bool:
