@@ -25,7 +25,6 @@ FAULTS: Final[dict[str, dict[str, object]]] = {
     "list-html": {"calls": [{"point": "list", "kind": "html"}]},
     "list-flicker": {"calls": [{"point": "list", "kind": "flicker"}]},
     "search-error": {"calls": [{"point": "search", "kind": "http_500"}]},
-    "boot-error": {"machine": {"kind": "boot_error", "message": "Error: image pull failed"}},
     "wrong-gpu": {"machine": {"kind": "wrong_gpu"}},
     "broken-gpu": {"machine": {"kind": "broken_gpu"}},
     "ssh-key-missing": {"machine": {"kind": "ssh_auth", "healed_by_attach": True}},

@@ -3,9 +3,9 @@
 from collections.abc import AsyncIterator
 
 import pytest
-from support.daemon_in_memory import Lab
 from trio.testing import MockClock
 
+from support.daemon_in_memory import Lab
 from vastd.core.job import JobState
 from vastd.core.rental import Phase, Trigger
 

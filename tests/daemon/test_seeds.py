@@ -2,6 +2,7 @@
 `tests/`, tells one again."""
 
 import pytest
+
 from support.seeded_story import draw, play
 
 SEEDS = 240

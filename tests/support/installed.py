@@ -9,7 +9,7 @@ import sys
 import tempfile
 import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 LIMIT_S = 60.0  # of any one wait; a whole run takes about ten seconds
@@ -154,10 +154,8 @@ class Installed:
         if self.daemon is not None and self.daemon.poll() is None:
             self.kill()
         if (self.state / "simulator" / "service.json").exists():
-            try:
+            with suppress(OSError):  # it may have ended by itself
                 self.simulator("/sim/shutdown", b"{}")
-            except OSError:
-                pass  # it has ended by itself
 
 
 @contextmanager

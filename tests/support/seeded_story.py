@@ -23,6 +23,7 @@ from vastd.core.labels import claim_text, read_claim
 from vastd.core.limits import Limits
 from vastd.core.money import Micros
 from vastd.core.rental import Phase, Policy, Rental, Trigger
+from vastd.errors import StoreError
 from vastd.simulator.faults import FaultKind, MachineFault, MachineFaultKind
 from vastd.simulator.market import JournalEntry
 
@@ -248,20 +249,20 @@ class Story:
         self._pending = len(plan)
         for at, act in sorted(plan, key=lambda p: p[0]):
             await trio.sleep(max(0.0, at - trio.current_time()))
-            if act in (self._kill, self._refresh_disk):
-                act()
-            else:
-                while not await self._when_up(act):
-                    await trio.sleep(5)
+            if act not in (self._kill, self._refresh_disk):
+                await self._until_up()
+            act()
             self._pending -= 1
             if self.daemon is not None:
                 self.daemon.ledger.wake()
 
-    async def _when_up(self, act: Callable[[], None]) -> bool:
-        if self.daemon is None or self.daemon.scope.cancel_called or self._disk_full():
-            return False
-        act()
-        return True
+    async def _until_up(self) -> None:
+        """Return when a daemon runs that can write: a client would try again until then."""
+        for _ in range(round(HORIZON_S / 5)):
+            alive = self.daemon is not None and not self.daemon.scope.cancel_called
+            if alive and not self._disk_full():
+                return
+            await trio.sleep(5)
 
     def _submit(self, number: int, words: list[str], policy: Policy) -> None:
         assert self.daemon is not None
@@ -272,7 +273,7 @@ class Story:
             job_id = self.daemon.submit(
                 *words, project=project, policy=policy, outputs=outputs, name=f"job-{number}"
             )
-        except Exception as exc:  # a kill at this very commit: the client would not know either
+        except StoreError as exc:  # a kill at this very commit: the client would not know either
             self.trace.append(f"{trio.current_time():9.1f} submit {number}: {exc}")
             job_id = f"j-lost-{number}"
         self.submitted.append(job_id)
