@@ -38,18 +38,8 @@ def attend(
     # The log is on stdout, and stdout is one JSON document with `--json`.
     followed = Followed(job=job.job_id, after=after, offset=None if ctx.json else 0)
     follower = Follower(ctx.client, story, followed)
-    limit_s = ctx.args.timeout
-    wish = jobs.JobWaitParams(job=job.job_id, timeout_s=limit_s)
-    ctx.client.timeout_s = None  # from here on it bounds the whole, not each call
     try:
-        # The daemon answers at its own limit; ours is for one that does not answer.
-        body = follower.until_answer(
-            jobs.WAIT.name, encode(wish), limit_s=None if limit_s is None else limit_s + 1
-        )
-        settled = None if body is None else ctx.client.view(jobs.WAIT, body)
-        if body is None or settled is None or not settled.settled:
-            raise _late(job, limit_s)
-        follower.finish()
+        body, settled = _until_settled(ctx, follower, job)
     except DaemonAbsent as gone:
         raise gone_while_following(gone, job.job_id) from gone
     except KeyboardInterrupt:
@@ -61,6 +51,21 @@ def attend(
         if not ctx.json:
             ctx.screen.end_log()
     return _end(ctx, body, settled, kept, pass_on)
+
+
+def _until_settled(ctx: Context, follower: Follower, job: JobView) -> tuple[bytes, JobWaitView]:
+    limit_s: float | None = ctx.args.timeout
+    ctx.client.timeout_s = None  # from here on it bounds the whole, not each call
+    wish = jobs.JobWaitParams(job=job.job_id, timeout_s=limit_s)
+    # The daemon answers at its own limit; ours is for one that does not answer.
+    body = follower.until_answer(
+        jobs.WAIT.name, encode(wish), limit_s=None if limit_s is None else limit_s + 1
+    )
+    settled = None if body is None else ctx.client.view(jobs.WAIT, body)
+    if body is None or settled is None or not settled.settled:
+        raise _late(job, limit_s)
+    follower.finish()
+    return body, settled
 
 
 def _end(ctx: Context, body: bytes, settled: JobWaitView, kept: bool, pass_on: bool) -> int:

@@ -301,6 +301,7 @@ async def test_closing_only_the_sending_side_does_not_end_a_wait(rig):
         await client.request("job.wait", {})
         await client.stream.send_eof()
         await rig.world.began.wait()
+        await trio.testing.wait_all_tasks_blocked()
         rig.world.gate.set()
 
         assert [reply["result"]["settled"] for reply in await client.rest()] == [True]

@@ -1,6 +1,7 @@
 """Subscriptions: gapless, at each follower's own pace, never waited for."""
 
 import base64
+import json
 
 import pytest
 import trio
@@ -273,21 +274,47 @@ async def test_a_subscription_that_fails_ends_its_connection_and_no_other(rig, c
     assert "subscription failed" in caplog.text
 
 
-class SilentPeer:
-    """A connection that takes nothing and counts."""
+class KeepingPeer:
+    """A connection that takes everything and keeps it."""
 
     number = 1
 
     def __init__(self):
         self.forget = []
+        self.taken = []
+
+    def notify_encoded(self, body):
+        self.taken.append(body)
+        return True
+
+    async def wait_room(self):
+        await trio.lowlevel.checkpoint()
 
     def at_close(self, forget):
         self.forget.append(forget)
 
 
+async def test_what_happens_before_the_answer_is_sent_comes_after_it(nursery):
+    events = MemoryEvents()
+    hub = Hub(events, MemoryLogs())
+    call = Call(KeepingPeer(), 1)
+
+    hub.follow_events(call, progress=True)
+    hub.publish_event(events.add())
+    hub.publish_progress(Progress(step="sync", done=1))
+    before = list(call.peer.taken)
+    nursery.start_soon(call.streams[0])  # what the connection does after the answer
+    await trio.testing.wait_all_tasks_blocked()
+    nursery.cancel_scope.cancel()
+
+    assert before == []
+    methods = [json.loads(body)["method"] for body in call.peer.taken]
+    assert methods == ["event.published", "progress"]
+
+
 def test_subscriptions_of_one_connection_are_bounded_and_forgotten_with_it():
     hub = Hub(MemoryEvents(), MemoryLogs())
-    peer = SilentPeer()
+    peer = KeepingPeer()
     for _ in range(MAX_SUBSCRIPTIONS):
         hub.follow_events(Call(peer, 1))
     with pytest.raises(RpcError, match="64 subscriptions"):

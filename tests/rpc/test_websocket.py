@@ -107,14 +107,16 @@ async def test_a_web_page_is_refused_unless_its_origin_is_listed(tmp_path, caplo
         b"GET \x00\xff\r\n\r\n",
     ],
 )
-async def test_an_upgrade_that_never_completes_disturbs_nobody(rig, head):
-    async with rig.client() as bystander:
+async def test_an_upgrade_that_never_completes_disturbs_nobody(tmp_path, autojump_clock, head):
+    async with running(tmp_path / "s") as rig, rig.client() as bystander:
+        started = trio.current_time()
         async with rig.client() as client:
             await client.stream.send_all(head)
             await client.stream.send_eof()
             while await client.stream.receive_some():
                 pass
 
+        assert trio.current_time() == started
         assert "result" in await bystander.call("daemon.status")
 
 

@@ -95,7 +95,9 @@ def test_a_demo_that_is_interrupted_takes_everything_with_it(
         text=True,
     ) as demo:
         assert demo.stderr is not None
+        told = ""
         for line in demo.stderr:
+            told += line
             if "is on record" in line:
                 assert len(left_behind(surroundings)) >= 3  # itself, vastd, the simulator
                 demo.send_signal(signal.SIGTERM)

@@ -23,6 +23,13 @@ EXAMPLES: Final = """\
 
 
 def arguments(parser: ArgumentParser) -> None:
+    _add_job(parser)
+    options.add_needs(parser)
+    options.add_limits(parser)
+    _add_how(parser)
+
+
+def _add_job(parser: ArgumentParser) -> None:
     job = parser.add_argument_group("the job")
     job.add_argument("--name", type=values.name, help="name of the job and its machine")
     job.add_argument("--task", metavar="TEXT", help="what it does, in words; helps to size it")
@@ -67,8 +74,9 @@ def arguments(parser: ArgumentParser) -> None:
         type=values.path,
         help="task of the research workflow it belongs to",
     )
-    options.add_needs(parser)
-    options.add_limits(parser)
+
+
+def _add_how(parser: ArgumentParser) -> None:
     how = parser.add_argument_group("how")
     how.add_argument(
         "--on", metavar="RENTAL", type=values.path, help="use this machine and rent nothing"
