@@ -84,6 +84,7 @@ class World:
         self.gate = trio.Event()
         self.waits = 0
         self.over = trio.Event()
+        self.begun = 0  # changes
         self.destroyed: list[str] = []
         self.seal = False
         self.failure: Exception | None = None
@@ -122,6 +123,7 @@ async def job_wait(ctx: World, params: job.JobWaitParams) -> job.JobWaitView:
 
 @handles(rental.DESTROY)
 async def destroy(ctx: World, params: rental.RentalDestroyParams, call: Call) -> rental.RentalView:
+    ctx.begun += 1
     ctx.began.set()
     await ctx.gate.wait()
     if ctx.failure is not None:

@@ -13,6 +13,7 @@ async def test_a_change_goes_on_after_its_client_hung_up_and_a_repeat_gets_its_a
     async with rig.client() as client:
         await client.request("rental.destroy", DESTROY)
         await rig.world.began.wait()
+    await trio.testing.wait_all_tasks_blocked()
 
     async with rig.client() as client:
         await client.request("rental.destroy", DESTROY)
@@ -21,6 +22,7 @@ async def test_a_change_goes_on_after_its_client_hung_up_and_a_repeat_gets_its_a
 
         assert (await client.receive())["result"]["rental_id"] == "r-1"
     assert rig.world.destroyed == ["r-1"]
+    assert rig.world.begun == 1
 
 
 async def test_a_repeat_after_the_end_returns_the_stored_answer(rig):

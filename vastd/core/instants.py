@@ -1,4 +1,4 @@
-"""Instants as text: RFC 3339 in UTC with `Z`, as every file and message of ours has them."""
+"""Instants, sizes and counts as text; instants as RFC 3339 in UTC with `Z`."""
 
 from datetime import UTC, datetime
 
@@ -14,18 +14,6 @@ def maybe(epoch_s: float | None) -> str | None:
     return None if epoch_s is None else rfc3339(epoch_s)
 
 
-def span(seconds: float) -> str:
-    """Return a duration for people: `45s`, `12m 05s`, `3h 20m`, `2d 04h`."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole}s"
-    if whole < 3600:
-        return f"{whole // 60}m {whole % 60:02d}s"
-    if whole < 86_400:
-        return f"{whole // 3600}h {whole % 3600 // 60:02d}m"
-    return f"{whole // 86_400}d {whole % 86_400 // 3600:02d}h"
-
-
 def size(count: int) -> str:
     """Return a number of bytes for people, in units of 1,000."""
     value, unit = float(count), "B"
@@ -34,3 +22,8 @@ def size(count: int) -> str:
             break
         value /= 1000
     return f"{count} B" if unit == "B" else f"{value:.1f} {unit}"
+
+
+def plural(count: int, noun: str) -> str:
+    """Return `1 file`, `2 files`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -3,7 +3,7 @@
 from msgspec import Struct, field
 
 from vastd.core import events as ev
-from vastd.core.instants import rfc3339, size
+from vastd.core.instants import plural, rfc3339, size
 from vastd.core.money import show_rate, to_usd
 from vastd.core.rental import Rental
 
@@ -139,8 +139,8 @@ def _of_job(event: ev.JobEvent) -> Line:
         case ev.SyncBegan():
             return Line(text="sending the project")
         case ev.Synced(files=files, bytes=count, secrets_kept=kept):
-            text = f"project sent: {files} files, {size(count)}"
-            more = f"; {kept} secret-looking files stayed home" if kept else ""
+            text = f"project sent: {plural(files, 'file')}, {size(count)}"
+            more = f"; {plural(kept, 'secret-looking file')} stayed home" if kept else ""
             return Line(text=text + more, data={"files": files, "bytes": count})
         case ev.JobStarted(pid=pid):
             return Line(text="started", data={"pid": pid})
@@ -156,7 +156,7 @@ def _of_job(event: ev.JobEvent) -> Line:
             grave = "info" if state == "succeeded" else "warning"
             return Line(text=f"{state}: {why}", severity=grave, data={"exit_code": code})
         case ev.Collected(files=files, bytes=count, missing=missing):
-            text = f"results are home: {files} files, {size(count)}, verified"
+            text = f"results are home: {plural(files, 'file')}, {size(count)}, verified"
             more = f"; not there: {', '.join(missing)}" if missing else ""
             return Line(
                 text=(text + more)[:500],

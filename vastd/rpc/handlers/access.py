@@ -93,7 +93,7 @@ async def endpoint(ctx: Context, params: RentalRef) -> wire.EndpointView:
         identity_file=str(identity),
         known_hosts_file=str(known_hosts),
         host_key_alias=host_key_alias(rental.instance_id),
-        argv=ssh_argv(first, rental.instance_id, identity, known_hosts),
+        argv=[*ssh_argv(first, rental.instance_id, identity, known_hosts), first.host],
     )
 
 
