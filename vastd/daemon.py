@@ -103,8 +103,9 @@ async def run(options: Options, stop: trio.Event) -> None:
             door = await stack.enter_async_context(listening(os.environ))
             context = _context(shell, config, account, door, stop, simulated=options.simulate)
             async with trio.open_nursery() as nursery:
-                await _serve(nursery, context, door)
-                await stop.wait()
+                _watch(nursery, context, door)
+                # Returns some time after `stop`: what is under way is answered first.
+                await _serve(context, config, door)
                 _log.info("stopping; machines and jobs go on")
                 nursery.cancel_scope.cancel()
 
@@ -179,18 +180,28 @@ def _context(
     )
 
 
-async def _serve(nursery: trio.Nursery, context: Context, door: Door) -> None:
-    """Start every task; returns when clients can connect and the first listing was attempted."""
-    shell = context.shell
-    dispatcher = Dispatcher(context, handlers.all_handlers(), StoredAnswers(shell.ledger))
+def _watch(nursery: trio.Nursery, context: Context, door: Door) -> None:
+    """Start everything that goes on without any client."""
     nursery.start_soon(context.poller.run)
     nursery.start_soon(context.supervisor.run)
-    nursery.start_soon(Projection(shell).run)
+    nursery.start_soon(Projection(context.shell).run)
     nursery.start_soon(_rebuild, context)
-    nursery.start_soon(_housekeeping, shell)
-    await nursery.start(partial(serve, door.listeners, dispatcher, stop=context.stop))
+    nursery.start_soon(_housekeeping, context.shell)
+    nursery.start_soon(_announce, context, door)
+
+
+async def _serve(context: Context, config: ConfigurationHolder, door: Door) -> None:
+    """Serve clients until the daemon stops."""
+    answers = StoredAnswers(context.shell.ledger)
+    dispatcher = Dispatcher(context, handlers.all_handlers(), answers)
+    origins = config.config.value.websocket.origins
+    await serve(door.listeners, dispatcher, stop=context.stop, origins=origins)
+
+
+async def _announce(context: Context, door: Door) -> None:
+    """Say once that the first listing was attempted: from now on rentals are acted on."""
     await context.poller.attempted.wait()
-    live = len(shell.ledger.live())
+    live = len(context.shell.ledger.live())
     _log.info("ready at %s; %d rentals on record", door.path, live)
 
 

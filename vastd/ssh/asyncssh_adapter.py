@@ -84,7 +84,11 @@ async def open_dialer(
 
 
 def _log_stray_exception(_loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
-    logger.warning("ssh: %s: %r", context.get("message"), context.get("exception"))
+    error = context.get("exception")
+    # Copies in flight when a connection ends: whoever waited has been told already.
+    expected = isinstance(error, asyncssh.Error | OSError)
+    level = logging.DEBUG if expected else logging.WARNING
+    logger.log(level, "ssh: %s: %r", context.get("message"), error)
 
 
 class _EnteredLoop:
