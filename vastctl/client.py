@@ -204,7 +204,11 @@ class Client:
         if message.error is not UNSET:
             # An error without id answers a request that could not even be read.
             if message.id in (ident, None):
-                raise DaemonError(bytes(message.error))
+                error = DaemonError(bytes(message.error))
+                if error.code == ErrorCode.CANCELLED:
+                    # We cancel nothing: a daemon that ends gives its held requests back.
+                    raise ConnectionLost("vastd is ending")
+                raise error
             return None
         if message.id != ident:
             return None  # the late answer of a request we gave up

@@ -90,7 +90,8 @@ def test_stopping_the_daemon_destroys_nothing(vast: Installed) -> None:
     assert vast.stop() == 0
     assert vast.live() == 1
     vast.start()
-    client.communicate(timeout=120)
+    out, err = client.communicate(timeout=120)
 
-    assert client.returncode == 0
+    assert client.returncode == 0, err
+    assert out == LOG
     assert_settled(vast)

@@ -53,7 +53,9 @@ class StallingRsync:
         self._descriptor = os.open(self._told, os.O_RDONLY | os.O_NONBLOCK)
         rsync = shutil.which("rsync")
         # dd passes on what it reads at once; head would hold back the first greetings.
-        part = f"{{ dd bs=65536 count=150 2>/dev/null; echo stalled >{self._told}; cat >/dev/null; }}"
+        part = (
+            f"{{ dd bs=65536 count=150 2>/dev/null; echo stalled >{self._told}; cat >/dev/null; }}"
+        )
         pipe = f'{part} | {rsync} "$@"' if direction == "in" else f'{rsync} "$@" | {part}'
         write_script(directory / "stubs" / "rsync", f"#!/bin/sh\n{pipe}\n")
 

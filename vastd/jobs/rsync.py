@@ -100,7 +100,7 @@ async def copy(link: RsyncLink, job: RsyncJob, progress: Progress, *, compare: b
     ]  # fmt: skip
     code, told, complaint = await _run(argv, b"".join(n + b"\0" for n in job.names), job, progress)
     if code not in _PARTIAL_OK or b"No space left" in complaint:
-        raise _explain(code, complaint.decode(errors="replace"), link.endpoint)
+        raise explain(code, complaint.decode(errors="replace"), link.endpoint)
     match = re.search(rb"files transferred: (\d+)", told)
     return int(match[1]) if match else 0
 
@@ -148,7 +148,7 @@ def _environment() -> dict[str, str]:
     return {**kept, "LC_ALL": "C"}
 
 
-def _explain(code: int, complaint: str, endpoint: Endpoint) -> VastdError:
+def explain(code: int, complaint: str, endpoint: Endpoint) -> VastdError:
     """Turn an exit code and rsync's words into the class that says what to conclude."""
     where = f"{endpoint.host}:{endpoint.port}"
     said = " ".join(complaint.split())[-300:]
