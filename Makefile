@@ -28,7 +28,7 @@ demo: $(if $(wildcard $(VENV)/dev.stamp),$(VENV)/dev.stamp,$(VENV)/wheel.stamp)
 test: test-unit test-sim test-system
 
 test-unit: $(VENV)/dev.stamp
-	$(PYTEST) -m "not sim and not ssh and not e2e and not editors"
+	$(PYTEST) -m "not sim and not ssh and not e2e and not editors" -n $(JOBS)
 
 # pytest ends with 5 when no test has the mark.
 test-sim: $(VENV)/dev.stamp | test-unit

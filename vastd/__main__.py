@@ -37,6 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="vastd",
+        allow_abbrev=False,
         description="Own every GPU instance you rent on Vast.ai: watch, collect, destroy.",
         epilog="Talk to it with vastctl. Stopping it destroys nothing.",
     )

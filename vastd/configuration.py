@@ -7,7 +7,6 @@ from pathlib import Path
 from vastd.config.edit import set_value
 from vastd.config.keys import all_keys
 from vastd.config.load import Config, load
-from vastd.config.settings import PROFILE_IMAGES
 from vastd.config.views import config_view, setting_view
 from vastd.core.limits import Limits
 from vastd.core.money import Micros, from_usd
@@ -50,7 +49,8 @@ class ConfigurationHolder:
 
     def limits(self) -> Limits:
         """Return the limits decisions use."""
-        timing, budget = self.config.value.timing, self.config.value.budget
+        value = self.config.value
+        timing, budget = value.timing, value.budget
         return Limits(
             list_interval_busy_s=timing.list_interval_busy_s,
             list_interval_idle_s=timing.list_interval_idle_s,
@@ -62,6 +62,7 @@ class ConfigurationHolder:
             destroy_retry_s=timing.destroy_retry_s,
             destroy_shout_s=timing.destroy_shout_s,
             heartbeat_stale_factor=timing.heartbeat_stale_factor,
+            idle_warn_s=value.defaults.idle_s,
             grace_s=timing.grace_s,
             attempts=timing.attempts,
             warn_percent=budget.warn_percent,
@@ -79,8 +80,7 @@ class ConfigurationHolder:
 
     def image(self) -> str:
         """Return the image to rent with when the command names none (CRE-03)."""
-        defaults = self.config.value.defaults
-        return defaults.image or PROFILE_IMAGES[defaults.profile]
+        return self.config.value.defaults.image_for()
 
     def disk_gb(self) -> float:
         """Return the disk to rent with when the command names none."""

@@ -8,9 +8,10 @@ import logging
 import os
 import time
 from collections.abc import Iterator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 import trio
 from msgspec import Struct
@@ -24,7 +25,7 @@ from vastd.core.money import Micros
 from vastd.core.onstart import onstart
 from vastd.doctor import examine
 from vastd.env_files import EnvFiles
-from vastd.errors import StoreDamaged
+from vastd.errors import StoreDamaged, StoreError
 from vastd.jobs.boxes import open_boxes
 from vastd.ledger import Change, Ledger
 from vastd.local_logs import LocalLogs
@@ -55,7 +56,8 @@ from vastd_protocol.version import VASTD_VERSION
 
 _log = logging.getLogger(__name__)
 
-RENTING_LOCKED = "renting_locked"  # note in the store: why nothing may be rented
+RENTING_LOCKED: Final = "renting_locked"  # note in the store: why nothing may be rented
+HOUSEKEEPING_S: Final = 86_400.0  # guess: what is kept for days and years needs no more
 
 
 class Options(Struct, frozen=True, kw_only=True):
@@ -100,6 +102,7 @@ async def run(options: Options, stop: trio.Event) -> None:
                 onstart=lambda: onstart(boxes.public_key()),
                 locked=lambda: store.meta(RENTING_LOCKED),
             )
+            shell.envs.keep_only({j.job_id for j in ledger.jobs.values() if not j.finished})
             door = await stack.enter_async_context(listening(os.environ))
             context = _context(shell, config, account, door, stop, simulated=options.simulate)
             async with trio.open_nursery() as nursery:
@@ -147,6 +150,7 @@ def _context(
     shell.ledger.listen(partial(_publish, hub))
     shell.progress = partial(_progress, hub)
     known_hosts = KnownHosts(shell.state_dir / "ssh" / "known_hosts")
+    shell.ledger.listen(partial(_forget_host, known_hosts))
 
     def identity() -> Path:
         return resolve_identity(shell.state_dir, config.ssh_key()).private_path
@@ -209,16 +213,23 @@ async def _rebuild(context: Context) -> None:
     """While renting is locked after a damaged store, take over what carries our claim (I8)."""
     shell = context.shell
     while True:
-        if shell.locked() is not None:
-            adopt_orphans(shell, context.config.policy())
+        try:
+            if shell.locked() is not None:
+                adopt_orphans(shell, context.config.policy())
+        except StoreError as exc:
+            _log.error("machines not taken over: %s", exc)  # again at the next change
         await shell.ledger.wait_changed()
 
 
 async def _housekeeping(shell: Shell) -> None:
-    """Drop old answers and events once a day."""
+    """Once a day, drop old answers and events, and fill the reserve that a full disk took."""
     while True:
-        shell.ledger.store.prune(shell.wall_clock())
-        await trio.sleep(86_400)
+        try:
+            shell.ledger.store.prune(shell.wall_clock())
+            keep_reserve(shell.state_dir)
+        except StoreError as exc:
+            _log.error("old records are kept: %s", exc)  # tomorrow again
+        await trio.sleep(HOUSEKEEPING_S)
 
 
 def _publish(hub: Hub, change: Change) -> None:
@@ -226,6 +237,14 @@ def _publish(hub: Hub, change: Change) -> None:
         hub.publish_event(event_view(change.cursor, change.event))
     if isinstance(change.event, ev.JobFinished):
         hub.log_grew(change.event.job_id)
+
+
+def _forget_host(known_hosts: KnownHosts, change: Change) -> None:
+    """Of a machine that is gone nobody needs the host key."""
+    gone = change.rental
+    if isinstance(change.event, ev.FoundAbsent) and gone is not None and gone.instance_id:
+        with suppress(OSError):
+            known_hosts.forget(gone.instance_id)
 
 
 def _progress(

@@ -5,6 +5,7 @@ have to be on disk; they are removed when the job has ended.
 """
 
 import contextlib
+from collections.abc import Collection
 from pathlib import Path
 
 import msgspec
@@ -41,9 +42,19 @@ class EnvFiles:
             return {}
         except OSError as exc:
             raise StoreError(f"cannot read the environment of job {job_id!r}: {exc}") from exc
-        return msgspec.json.decode(body, type=dict[str, str])
+        try:
+            return msgspec.json.decode(body, type=dict[str, str])
+        except msgspec.MsgspecError as exc:
+            raise StoreError(f"the kept environment of job {job_id!r} is damaged") from exc
 
     def drop(self, job_id: str) -> None:
         """Forget the environment of an ended job."""
         with contextlib.suppress(OSError):
             (self._dir / job_id).unlink()
+
+    def keep_only(self, job_ids: Collection[str]) -> None:
+        """Forget every other environment: a kill between `save` and the record leaves one."""
+        with contextlib.suppress(OSError):
+            for path in list(self._dir.iterdir()):
+                if path.name not in job_ids:
+                    self.drop(path.name)

@@ -39,6 +39,8 @@ _GOES_ON = (
     ev.Quarantined,
     ev.JobLeft,
     ev.JobFinished,
+    ev.JobStarted,  # it runs already, whether we note it or not
+    ev.JobBegan,
     ev.TermSent,
     ev.Collected,
     ev.CollectVerified,
@@ -86,6 +88,9 @@ class Ledger:
         self._on_full = on_full
         self.rentals: dict[str, Rental] = {r.rental_id: r for r in store.rentals()}
         self.jobs: dict[str, Job] = {j.job_id: j for j in store.jobs()}
+        self._placed: dict[str, list[str]] = {}  # rental_id -> job ids, by placement
+        for job in self.jobs.values():
+            self._place(job, None)
         self._listeners: list[Callable[[Change], None]] = []
         self._changed = trio.Event()
         self._unsaved: list[_Step] = []  # with the record each event led to
@@ -121,7 +126,7 @@ class Ledger:
 
     def jobs_of(self, rental_id: str) -> list[Job]:
         """Return the jobs placed on a rental, by submission."""
-        return [job for job in self.jobs.values() if job.rental_id == rental_id]
+        return [self.jobs[job_id] for job_id in self._placed.get(rental_id, ())]
 
     def live(self) -> list[Rental]:
         """Return the rentals that are not gone."""
@@ -147,7 +152,9 @@ class Ledger:
         rentals, jobs, trail = self._evolved(events)
         changes = self._write(trail, rentals, jobs)
         self.rentals.update(rentals)
-        self.jobs.update(jobs)
+        for job_id, job in jobs.items():
+            self._place(job, self.jobs.get(job_id))
+            self.jobs[job_id] = job
         self._announce(changes)
         self.wake()
 
@@ -162,6 +169,16 @@ class Ledger:
             self._announce(self._write([], {}, {}))
         except StoreError as exc:
             _log.debug("still not on disk: %s", exc)
+
+    def _place(self, job: Job, before: Job | None) -> None:
+        """Keep the jobs of each rental at hand: every look asks for them, of every rental."""
+        old = before.rental_id if before else None
+        if old == job.rental_id:
+            return
+        if old is not None:
+            self._placed[old].remove(job.job_id)
+        if job.rental_id is not None:
+            self._placed.setdefault(job.rental_id, []).append(job.job_id)
 
     def _announce(self, changes: Sequence[Change]) -> None:
         for change in changes:

@@ -40,6 +40,7 @@ class Poller:
         self._last_begun_at = -math.inf
         self._failures = 0
         self._hurry = trio.Event()
+        self._one_at_a_time = trio.Lock()
         self.attempted = trio.Event()
 
     def hurry(self) -> None:
@@ -54,6 +55,11 @@ class Poller:
 
     async def poll(self) -> bool:
         """Make one listing attempt and apply what it taught; return whether it was complete."""
+        # Two at once would count one glitch as two proofs of absence, and apply events twice.
+        async with self._one_at_a_time:
+            return await self._poll()
+
+    async def _poll(self) -> bool:
         shell = self._shell
         begun_at = shell.wall_clock()
         self._last_begun_at = begun_at

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from vastd.core import billing
 from vastd.core.rental import Phase, Rental
-from vastd.projects.entry import StateEntry
+from vastd.projects.entry import StateEntry, expired
 from vastd.projects.state_file import StateFiles
 from vastd.shell import Shell
 from vastd.ssh.endpoints import endpoints
@@ -20,6 +20,7 @@ class Projection:
         self._shell = shell
         self._files = StateFiles(shell.state_dir)
         self._warned: dict[Path, str] = {}
+        self._dropped: set[str] = set()  # rentals that ended long ago and left every file
 
     async def run(self) -> None:
         """Write now, then after every change of the ledger or of what a listing shows."""
@@ -29,12 +30,16 @@ class Projection:
 
     def write(self) -> None:
         """Bring the files up to date; a file that cannot be written is logged once."""
-        entries = [
-            self._entry(rental)
+        now = self._shell.wall_clock()
+        entries = {
+            rental.rental_id: self._entry(rental)
             for rental in self._shell.ledger.rentals.values()
             if rental.instance_id is not None
-        ]
-        found = self._files.write(entries, self._shell.wall_clock())
+            and (rental.phase is not Phase.GONE or rental.rental_id not in self._dropped)
+        }
+        found = self._files.write(list(entries.values()), now)
+        if not found:
+            self._dropped |= {name for name, entry in entries.items() if expired(entry, now)}
         for warned in found:
             if self._warned.get(warned.path) != warned.message:
                 _log.warning("%s: %s", warned.path, warned.message)

@@ -6,8 +6,15 @@ from typing import Final
 
 from vastd.core import events as ev
 from vastd.core.labels import make_label
+from vastd.core.money import show_rate
 from vastd.core.rental import Order, Phase, Policy, Rental
-from vastd.errors import InvalidRequest, InventoryUnknown, PolicyRefused, StoreDamaged
+from vastd.errors import (
+    AuthRejected,
+    InvalidRequest,
+    InventoryUnknown,
+    PolicyRefused,
+    StoreDamaged,
+)
 from vastd.shell import Choice, Shell
 
 _NAME: Final = re.compile(r"^[a-z0-9][a-z0-9-]{0,40}$")  # CONTRACT 2
@@ -41,6 +48,7 @@ def require_renting(shell: Shell) -> None:
     """Return if a machine may be rented now.
 
     Raises:
+        AuthRejected: Vast takes no key of ours, so the inventory is unknown, too.
         InventoryUnknown: what exists at Vast is not known (I11).
         PolicyRefused: the store cannot be written, or renting is locked (I6, I8).
     """
@@ -55,6 +63,11 @@ def require_renting(shell: Shell) -> None:
             hint="free some space; endings go on meanwhile",
         )
     inventory = shell.observed.world.inventory
+    if inventory.error is not None and inventory.auth_failed:
+        raise AuthRejected(
+            f"nothing is rented without a key that Vast accepts: {inventory.error}",
+            hint="`vastctl doctor` says which key is used and how to give another",
+        )
     if inventory.as_of is None or inventory.error is not None:
         raise InventoryUnknown(
             f"nothing new is rented while the inventory is unknown: {inventory.error or 'no listing yet'}",
@@ -73,7 +86,12 @@ def planned(
     purpose: str,
     request_id: str | None = None,
 ) -> ev.RentalPlanned:
-    """Return the event that records the intention to rent `choice`."""
+    """Return the event that records the intention to rent `choice`.
+
+    Raises:
+        PolicyRefused: its price is over the hourly cap.
+    """
+    _check_within(policy, choice)
     now = shell.wall_clock()
     rental_id = shell.new_id("r")
     prefix = f"{Path(project).name}/{task}" if project else task
@@ -91,6 +109,17 @@ def planned(
         request_id=request_id,
     )
     return ev.RentalPlanned(rental_id=rental_id, at=now, rental=rental, why=choice.why)
+
+
+def _check_within(policy: Policy, choice: Choice) -> None:
+    cap = policy.max_dph
+    price = choice.bid or choice.offer.dph
+    if cap is not None and price > cap:
+        raise PolicyRefused(
+            f"offer {choice.offer.offer_id} costs {show_rate(price)}, over the cap of "
+            f"{show_rate(cap)}",
+            hint="raise it with `vastctl config set budget.max_dph_usd=N`, or choose another offer",
+        )
 
 
 def live_names(shell: Shell) -> set[str]:

@@ -28,6 +28,7 @@ from vastd.effects.place import place
 from vastd.effects.verify import verify
 from vastd.errors import IllegalTransition, StoreError, VastdError
 from vastd.poller import Poller
+from vastd.renting import require_renting
 from vastd.shell import Shell
 
 _log = logging.getLogger(__name__)
@@ -35,6 +36,7 @@ _log = logging.getLogger(__name__)
 LOOK_AT_LEAST_EVERY_S: Final = 15.0  # DESIGN 4.3
 CLOCK_JUMP_S: Final = 30.0  # guess: no healthy loop is late by that much
 CRASHES_TO_QUARANTINE: Final = 5  # guess: a bug that repeats is not bad luck
+SETTLE_ROUNDS: Final = 3  # machine gone, job lost, results lost
 RESTART_SPACING_S: Final = 5.0  # guess: after an unexpected end of an effect
 
 
@@ -54,6 +56,7 @@ class Supervisor:
         self._running: dict[str, _Running] = {}  # by rental_id, or by job_id for a placement
         self._crashes: dict[str, int] = {}
         self._not_before: dict[str, float] = {}
+        self._over: set[str] = set()  # jobs that nothing can happen to any more
         self.looked_at = shell.wall_clock()  # for the systemd watchdog and `daemon.status`
 
     async def run(self) -> None:
@@ -89,6 +92,7 @@ class Supervisor:
         if late_s > LOOK_AT_LEAST_EVERY_S + CLOCK_JUMP_S or late_s < -CLOCK_JUMP_S:
             _log.warning("the clock moved by %.0f s: listing before judging", late_s)
             self._shell.observed.restart_watch(now)
+            self._not_before.clear()  # after a step back these would be far away
             self._poller.hurry()
         self.looked_at = now
 
@@ -99,9 +103,11 @@ class Supervisor:
         self._shell.ledger.flush()
         wake_at = self._watch()
         for job_id in list(self._shell.ledger.jobs):
-            self._settle(nursery, job_id)
-        for rental_id in list(self._shell.ledger.rentals):
-            wake_at = min(wake_at, self._advance(nursery, rental_id))
+            if job_id not in self._over:
+                self._settle(nursery, job_id)
+        for rental_id, rental in list(self._shell.ledger.rentals.items()):
+            if rental.phase is not Phase.GONE or rental_id in self._running:
+                wake_at = min(wake_at, self._advance(nursery, rental_id))
         return wake_at
 
     def _watch(self) -> float:
@@ -142,13 +148,19 @@ class Supervisor:
 
     def _settle(self, nursery: trio.Nursery, job_id: str) -> None:
         shell = self._shell
-        job = shell.ledger.jobs[job_id]
-        verdict = placement.settle(job, shell.ledger.rentals, shell.limits, shell.wall_clock())
-        if verdict.events:
+        # Our own commits wake nobody: what follows from one is due now, not at the next look. No
+        # job needs more rounds; the bound keeps a decision that is refused from spinning.
+        for _ in range(SETTLE_ROUNDS):
+            job = shell.ledger.jobs[job_id]
+            verdict = placement.settle(job, shell.ledger.rentals, shell.limits, shell.wall_clock())
+            if not verdict.events:
+                break
             self._commit(*verdict.events)
         done = shell.ledger.jobs[job_id]
-        if done.finished:
+        if done.finished and done.env_keys:
             shell.envs.drop(job_id)
+        if placement.is_over(done, shell.ledger.rentals):
+            self._over.add(job_id)
         if verdict.need is placement.Need.MACHINE and not done.finished:
             self._start(nursery, job_id, Step(do=Do.NOTHING), lambda: place(shell, job_id))
 
@@ -175,13 +187,22 @@ class Supervisor:
                 ev.DestroyDecided(rental_id=rental_id, at=shell.wall_clock(), why=step.why)
             )
             return self._advance(nursery, rental_id)
-        if step.do not in steps.EFFECTS:
+        if step.do not in steps.EFFECTS or (step.do is Do.CREATE and not self._may_rent()):
             return math.inf
         due = max(step.not_before or 0.0, self._not_before.get(rental_id, 0.0))
         if due > shell.wall_clock():
             return due
         self._start(nursery, rental_id, step, lambda: _carry_out(shell, rental_id, step))
         return math.inf
+
+    def _may_rent(self) -> bool:
+        """An intention may be older than what forbids renting now (I6, I8, I11); it waits."""
+        try:
+            require_renting(self._shell)
+        except VastdError as exc:
+            _log.info("not renting yet: %s", exc)
+            return False
+        return True
 
     # -- effects
 

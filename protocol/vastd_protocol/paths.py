@@ -21,10 +21,17 @@ def _home(variable: str, *fallback: str) -> Path:
     return Path(os.path.expanduser("~"), *fallback)
 
 
+def _named(variable: str) -> Path | None:
+    """Return the absolute path a variable names, None if it is unset or empty."""
+    value = os.environ.get(variable)
+    # The daemon hands paths to processes with a working directory of their own.
+    return Path(os.path.abspath(value)) if value else None
+
+
 def config_file() -> Path:
     """Return `$VASTD_CONFIG`, else `config.toml` in the user's configuration directory."""
-    if named := os.environ.get("VASTD_CONFIG"):
-        return Path(named)
+    if named := _named("VASTD_CONFIG"):
+        return named
     if sys.platform == "darwin":
         return Path(os.path.expanduser("~/Library/Application Support/vastd/config.toml"))
     return _home("XDG_CONFIG_HOME", ".config") / "vastd" / "config.toml"
@@ -32,8 +39,8 @@ def config_file() -> Path:
 
 def state_dir() -> Path:
     """Return `$VASTD_STATE_DIR`, else the user's state directory for vastd."""
-    if named := os.environ.get("VASTD_STATE_DIR"):
-        return Path(named)
+    if named := _named("VASTD_STATE_DIR"):
+        return named
     if sys.platform == "darwin":
         return Path(os.path.expanduser("~/Library/Application Support/vastd"))
     return _home("XDG_STATE_HOME", ".local", "state") / "vastd"
@@ -45,8 +52,8 @@ def socket_candidates(state: Path | None = None) -> list[Path]:
     `$VASTD_SOCKET` stands alone when set. With an explicit `$VASTD_STATE_DIR` the socket lies
     in that state directory first, so that two daemons with two states never share one socket.
     """
-    if named := os.environ.get("VASTD_SOCKET"):
-        return [Path(named)]
+    if named := _named("VASTD_SOCKET"):
+        return [named]
     own = (state or state_dir()) / "run" / "vastd.sock"
     found: list[Path] = []
     if os.environ.get("XDG_RUNTIME_DIR", "").startswith("/"):

@@ -88,7 +88,10 @@ def test_the_documented_defaults_hold(key: str, default: object) -> None:
 
 
 def test_the_core_and_the_pacing_have_the_same_defaults() -> None:
-    timing = msgspec.structs.asdict(Settings().timing) | {"warn_percent": 80.0}
+    timing = msgspec.structs.asdict(Settings().timing) | {
+        "warn_percent": Settings().budget.warn_percent,
+        "idle_warn_s": Settings().defaults.idle_s,
+    }
     limits = msgspec.structs.asdict(Limits())
 
     assert limits == {name: timing.get(name) for name in limits}

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
+
 from support.builders import OWNER, RATE, T0, a_rental, a_row
 from support.offer_builders import an_offer
 from support.sim_market import HandClock, a_market, an_offer_id, an_order
-
 from vastd.core import billing, reconcile
 from vastd.core.lifecycle import evolve
 from vastd.core.limits import Limits

@@ -1,8 +1,8 @@
 """The life of a job: exact rows, fields that keep their first value, attempts that are closed."""
 
 import pytest
-from support.builders import JOB_ID, RENTAL_ID, T0, a_job, sample
 
+from support.builders import JOB_ID, RENTAL_ID, T0, a_job, sample
 from vastd.core import events as ev
 from vastd.core.job import FINISHED, ON_MACHINE, Attempt, JobState
 from vastd.core.job_lifecycle import evolve_job

@@ -4,8 +4,8 @@ from collections import deque
 
 import pytest
 from msgspec import structs
-from support.builders import INSTANCE_ID, RATE, T0, a_rental, an_ending, sample
 
+from support.builders import INSTANCE_ID, RATE, T0, a_rental, an_ending, sample
 from vastd.core import events as ev
 from vastd.core import lifecycle
 from vastd.core.lifecycle import TRANSITIONS, evolve
@@ -213,7 +213,9 @@ def test_the_first_cause_of_an_end_stands_and_the_user_can_only_add_to_it() -> N
 def test_a_real_end_replaces_job_done_with_its_cause_instant_and_reason() -> None:
     rental = a_rental(ending=an_ending(Trigger.JOB_DONE, why="its jobs are done"))
 
-    ended = evolve(rental, ev.EndDecided(rental_id="r1", at=T0 + 9, trigger=Trigger.BUDGET, why="b"))
+    ended = evolve(
+        rental, ev.EndDecided(rental_id="r1", at=T0 + 9, trigger=Trigger.BUDGET, why="b")
+    )
 
     assert ended.ending == an_ending(Trigger.BUDGET, at=T0 + 9, why="b")
 
@@ -280,14 +282,17 @@ def test_attempts_are_counted_and_the_newest_answer_counts() -> None:
     assert rental.last_touch_at == T0 + 2
 
 
-def test_failed_copies_add_up_until_one_is_verified() -> None:
+def test_failed_copies_add_up_until_one_is_verified_or_the_machine_runs_again() -> None:
     rental = a_rental(Phase.READY)
     for at in (1.0, 2.0):
         rental = evolve(rental, ev.CollectFailed(rental_id="r1", at=T0 + at, why="x"))
     verified = evolve(rental, sample(ev.CollectVerified))  # type: ignore[arg-type]
+    stopped = evolve(rental, sample(ev.InstanceStopped))  # type: ignore[arg-type]
+    resumed = evolve(stopped, sample(ev.InstanceResumed))  # type: ignore[arg-type]
 
     assert (rental.collect_failures, rental.collect_failed_at) == (2, T0 + 2)
     assert (verified.collect_failures, verified.collect_failed_at) == (0, None)
+    assert (stopped.collect_failures, resumed.collect_failures) == (2, 0)  # a new chance
 
 
 def test_a_rate_dated_before_the_last_one_replaces_it() -> None:

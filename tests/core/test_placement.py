@@ -2,9 +2,9 @@
 
 import pytest
 from msgspec import structs
+
 from support.builders import LIMITS, RENTAL_ID, T0, a_job, a_rental, an_ending
 from support.offer_builders import an_offer
-
 from vastd.core import events as ev
 from vastd.core.job import Attempt, Job, JobState
 from vastd.core.placement import Need, Verdict, failed_machines, settle
@@ -51,7 +51,7 @@ def test_a_job_whose_machine_is_on_its_way_waits(phase: Phase) -> None:
     assert verdict(a_job(JobState.RUNNING), a_rental(phase)) == Verdict()
 
 
-@pytest.mark.parametrize("trigger", [*BOOT_FAILURES, Trigger.VANISHED])
+@pytest.mark.parametrize("trigger", [*sorted(BOOT_FAILURES), Trigger.VANISHED])
 def test_a_machine_that_never_served_is_recorded_and_another_one_may_follow(
     trigger: Trigger,
 ) -> None:
@@ -73,9 +73,7 @@ def test_the_third_failed_machine_is_the_last() -> None:
 
 
 def test_a_refusal_that_every_offer_would_share_stops_at_once() -> None:
-    found = verdict(
-        a_job(JobState.PLACING), gone(Trigger.CREATE_REFUSED, refused_for_all=True)
-    )
+    found = verdict(a_job(JobState.PLACING), gone(Trigger.CREATE_REFUSED, refused_for_all=True))
 
     assert (finish(found).state, finish(found).failure) == ("failed", "provisioning")
 
@@ -121,7 +119,9 @@ def test_cancelling_a_job_on_a_rental_of_the_user_leaves_the_rental() -> None:
 def test_cancelling_without_a_machine_or_with_one_that_ends_ends_only_the_job() -> None:
     ending = a_rental(Phase.BOOTING, ending=an_ending())
 
-    assert kinds(verdict(a_job(JobState.PLACING, cancel_at=NOW, rental_id=None))) == ["job_finished"]
+    assert kinds(verdict(a_job(JobState.PLACING, cancel_at=NOW, rental_id=None))) == [
+        "job_finished"
+    ]
     assert kinds(verdict(a_job(JobState.PLACING, cancel_at=NOW), ending)) == ["job_finished"]
 
 

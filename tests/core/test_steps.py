@@ -1,8 +1,8 @@
 """The next step of a rental: one table, from the record alone."""
 
 import pytest
-from support.builders import LIMITS, T0, a_done_job, a_job, a_rental, an_ending
 
+from support.builders import LIMITS, T0, a_done_job, a_job, a_rental, an_ending
 from vastd.core import steps
 from vastd.core.endings import Situation
 from vastd.core.job import Job, JobState
@@ -49,9 +49,7 @@ def step(rental: Rental, *jobs: Job, seen: Sighting | None = None, now: float = 
         (a_rental(Phase.GONE), (), Do.NOTHING),
     ],
 )
-def test_the_next_step_of_every_phase(
-    rental: Rental, jobs: tuple[Job, ...], expected: Do
-) -> None:
+def test_the_next_step_of_every_phase(rental: Rental, jobs: tuple[Job, ...], expected: Do) -> None:
     assert step(rental, *jobs).do is expected
 
 
@@ -101,9 +99,7 @@ def test_a_job_that_a_bug_of_ours_keeps_from_ending_is_stopped_after_the_same_pa
     assert step(a_rental(Phase.BUSY, ending=an_ending()), a_job(), now=NOW).do is Do.ATTEND
 
 
-@pytest.mark.parametrize(
-    ("failures", "wait_s"), [(1, 15.0), (2, 30.0), (3, 60.0), (4, 120.0)]
-)
+@pytest.mark.parametrize(("failures", "wait_s"), [(1, 15.0), (2, 30.0), (3, 60.0), (4, 120.0)])
 def test_a_failed_copy_is_tried_again_with_backoff(failures: int, wait_s: float) -> None:
     rental = a_rental(Phase.READY, collect_failures=failures, collect_failed_at=T0 + 5)
 
@@ -126,9 +122,7 @@ def test_a_destroy_that_was_not_accepted_is_repeated_for_ever_with_a_capped_back
 
 
 def test_an_accepted_destroy_is_repeated_only_after_a_listing_shows_the_machine_again() -> None:
-    rental = a_rental(
-        Phase.DESTROYING, destroy_tried_at=T0, destroy_tries=1, destroy_accepted=True
-    )
+    rental = a_rental(Phase.DESTROYING, destroy_tried_at=T0, destroy_tries=1, destroy_accepted=True)
     settle = LIMITS.settle_s
 
     assert step(rental).do is Do.NOTHING

@@ -2,8 +2,8 @@
 
 import msgspec
 import pytest
-from support.builders import JOB_ID, RENTAL_ID, T0, sample, samples
 
+from support.builders import JOB_ID, RENTAL_ID, T0, sample, samples
 from vastd.core import events as ev
 from vastd.core import story
 from vastd.core.rental import Phase, Rental, Trigger

@@ -3,6 +3,8 @@
 import math
 
 import pytest
+from msgspec import structs
+
 from support.builders import (
     LIMITS,
     RATE,
@@ -16,7 +18,6 @@ from support.builders import (
     an_ending,
     an_inventory,
 )
-
 from vastd.core import watchdogs
 from vastd.core.job import JobState
 from vastd.core.money import Micros, from_usd
@@ -31,7 +32,9 @@ BEATING = Policy(heartbeat_path="hb.json", heartbeat_interval_s=300.0)
 def busy(**seen: object) -> Watch:
     """A running job with a heartbeat due every 300 s, watched since T0."""
     fields: dict[str, object] = {"looked_at": T0 + 5000, "beat": Beat(at=T0 + 1000)}
-    return a_watch(a_rental(Phase.BUSY, policy=BEATING), a_job(), seen=Sighting(**{**fields, **seen}))  # type: ignore[arg-type]
+    return a_watch(
+        a_rental(Phase.BUSY, policy=BEATING), a_job(), seen=Sighting(**{**fields, **seen})
+    )  # type: ignore[arg-type]
 
 
 def idle_watch(**policy: object) -> Watch:
@@ -85,8 +88,6 @@ def test_an_end_is_due_at_its_instant_and_not_a_second_before(
 def test_a_warning_is_due_at_its_instant_and_once(watch: Watch, name: str, at: float) -> None:
     def warned(w: Watch, now: float) -> list[str]:
         return [a.watchdog for a in watchdogs.check([w], now)[0] if isinstance(a, Warn)]
-
-    from msgspec import structs
 
     told = structs.replace(watch, rental=structs.replace(watch.rental, warned=frozenset({name})))
 
@@ -267,7 +268,9 @@ def test_without_a_budget_or_a_bill_there_is_no_alarm() -> None:
 
     assert watchdogs.budget(a_watch(a_rental())) is None
     assert watchdogs.budget(a_watch(free)) is None
-    assert watchdogs.budget(a_watch(a_rental(Phase.CREATING, policy=Policy(budget=Micros(5))))) is None
+    assert (
+        watchdogs.budget(a_watch(a_rental(Phase.CREATING, policy=Policy(budget=Micros(5))))) is None
+    )
 
 
 # -- idle, unreachable, deadlines
@@ -286,7 +289,7 @@ def test_idleness_and_silence_count_from_when_we_watched() -> None:
     deaf = a_watch(a_rental(), seen=Sighting(unreachable_since=T0), world=world)
 
     for alarm, expected in (
-        (watchdogs.idle(quiet), T0 + 500 + watchdogs.IDLE_WARN_S),
+        (watchdogs.idle(quiet), T0 + 500 + LIMITS.idle_warn_s),
         (watchdogs.unreachable(deaf), T0 + 500 + LIMITS.ssh_budget_s),
     ):
         assert alarm is not None

@@ -105,7 +105,7 @@ async def test_a_rejected_key_is_named_although_the_other_address_is_silent(
         ssh_host="127.0.0.1",
         ssh_port=await closed_port(),
     )
-    async with open_boxes(tmp_path / "state", tmp_path / "other") as boxes:
+    async with open_boxes(tmp_path / "state", tmp_path / "other", user=sshd.user) as boxes:
         with pytest.raises(SshAuthRejected):
             async with boxes.open(target):
                 pass
@@ -113,7 +113,8 @@ async def test_a_rejected_key_is_named_although_the_other_address_is_silent(
 
 async def test_the_ssh_library_is_not_loaded_before_the_first_dial(tmp_path: Path) -> None:
     script = (
-        "import sys, trio, pathlib\n"
+        f"import sys; sys.path[:] = {sys.path!r}\n"
+        "import trio, pathlib\n"
         "from vastd.jobs.boxes import open_boxes\n"
         "async def main():\n"
         f"    async with open_boxes(pathlib.Path({str(tmp_path)!r})) as boxes:\n"

@@ -3,7 +3,6 @@
 import contextlib
 import hashlib
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -276,21 +275,6 @@ async def test_a_local_link_in_the_files_place_is_kept_not_written_through(tmp_p
     assert (home / "precious").read_text() == "mine"
     assert (home / "results/a").read_text() == "new"
     assert (home / "results/a.before-j-1").is_symlink()
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path):
-    place = tmp_path / "small"
-    place.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(place)],
-        capture_output=True,
-        check=False,
-    )
-    if mounted.returncode != 0:
-        pytest.skip("mounting a small file system needs root")
-    yield place
-    subprocess.run(["umount", "-l", str(place)], check=True)
 
 
 @pytest.mark.req("COL-04")

@@ -73,6 +73,12 @@ async def test_ignore_files_hold_below_their_directory_and_the_nearest_has_the_l
     }  # fmt: skip
 
 
+async def test_a_line_in_an_ignore_file_that_is_no_pattern_matches_nothing(tmp_path: Path) -> None:
+    write_tree(tmp_path, {".gitignore": "!\n\\\n*.tmp\n", "a.tmp": "", "a.py": ""})
+
+    assert await chosen(tmp_path) == {".gitignore", "a.py"}
+
+
 async def test_vastdignore_adds_and_takes_back_after_gitignore(tmp_path: Path) -> None:
     write_tree(
         tmp_path,
@@ -183,7 +189,7 @@ async def test_what_cannot_be_read_or_is_no_directory_is_said_so(tmp_path: Path)
     with pytest.raises(InvalidRequest):
         await pick(tmp_path / "a.py")
     with pytest.raises(InvalidRequest):
-        await pick(tmp_path, exclude=["[!"])
+        await pick(tmp_path, exclude=["!"])
 
 
 async def test_a_name_that_is_no_utf8_is_kept_byte_for_byte(tmp_path: Path) -> None:

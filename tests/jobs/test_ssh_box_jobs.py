@@ -310,7 +310,9 @@ async def test_without_tmux_the_job_is_as_detached_and_as_well_recorded(
 ) -> None:
     async with (
         running_sshd(tmp_path, hidden=("tmux",)) as sshd,
-        open_boxes(tmp_path / "state", sshd.client_key, workspace=str(sshd.workspace)) as boxes,
+        open_boxes(
+            tmp_path / "state", sshd.client_key, workspace=str(sshd.workspace), user=sshd.user
+        ) as boxes,
     ):
         async with boxes.open(sshd.target()) as box:
             assert not (await box.probe()).has_tmux
@@ -326,7 +328,9 @@ async def test_without_tmux_the_job_is_as_detached_and_as_well_recorded(
 async def test_noise_from_the_login_files_does_not_reach_the_answers(tmp_path: Path) -> None:
     async with (
         running_sshd(tmp_path, login_shell=True) as sshd,
-        open_boxes(tmp_path / "state", sshd.client_key, workspace=str(sshd.workspace)) as boxes,
+        open_boxes(
+            tmp_path / "state", sshd.client_key, workspace=str(sshd.workspace), user=sshd.user
+        ) as boxes,
         boxes.open(sshd.target()) as box,
     ):
         (sshd.home / "noise").write_text("state=running\n@@vastd-begin 0\nWelcome!")
@@ -338,11 +342,19 @@ async def test_noise_from_the_login_files_does_not_reach_the_answers(tmp_path: P
     assert shot.state is BoxJobState.ABSENT
 
 
+NEEDS_TERMINALS = pytest.mark.skipif(
+    os.geteuid() != 0, reason="an sshd that is not root cannot hand out terminals"
+)
+
+
+@NEEDS_TERMINALS
 @pytest.mark.req("SSH-10")
 async def test_the_login_tmux_is_switched_off_once_through_a_terminal(tmp_path: Path) -> None:
     async with (
         running_sshd(tmp_path, login_shell=True) as sshd,
-        open_boxes(tmp_path / "state", sshd.client_key, workspace=str(sshd.workspace)) as boxes,
+        open_boxes(
+            tmp_path / "state", sshd.client_key, workspace=str(sshd.workspace), user=sshd.user
+        ) as boxes,
         boxes.open(sshd.target()) as box,
     ):
         (sshd.home / "login-tmux").touch()
@@ -353,10 +365,13 @@ async def test_the_login_tmux_is_switched_off_once_through_a_terminal(tmp_path: 
         assert (sshd.home / ".no_auto_tmux").exists()
 
 
+@NEEDS_TERMINALS
 async def test_a_shell_that_runs_nothing_is_named_with_what_it_said(tmp_path: Path) -> None:
     async with (
         running_sshd(tmp_path, login_shell=True) as sshd,
-        open_boxes(tmp_path / "state", sshd.client_key, workspace=str(sshd.workspace)) as boxes,
+        open_boxes(
+            tmp_path / "state", sshd.client_key, workspace=str(sshd.workspace), user=sshd.user
+        ) as boxes,
         boxes.open(sshd.target()) as box,
     ):
         (tmp_path / "wrapper").write_text("#!/bin/sh\necho This account is disabled\nexit 1\n")
@@ -387,3 +402,17 @@ async def test_exec_returns_capped_output_and_the_commands_code(box) -> None:
     assert (result.stdout, result.stderr, result.exit_code, result.truncated) == (
         b"it'", b"e\n", 4, True,
     )  # fmt: skip
+
+
+async def test_a_full_disk_on_the_machine_does_not_cost_the_exit_code(
+    sshd, boxes, small_disk: Path
+) -> None:
+    sshd.workspace.symlink_to(small_disk)
+    async with boxes.open(sshd.target()) as box:
+        await box.start_job(order("sh", "-c", "cat /dev/zero >fill; exit 3"))
+        await runner_ended(sshd)
+
+        shot = await box.job_snapshot("j-1")
+
+    assert (shot.state, shot.exit_code, shot.disk_free_bytes) == (BoxJobState.EXITED, 3, 0)
+    assert shot.box_ended_at is not None

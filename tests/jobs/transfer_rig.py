@@ -74,6 +74,7 @@ async def a_box(tmp_path: Path, method: str, **rig_options) -> AsyncIterator[tup
             tmp_path / "state",
             sshd.client_key,
             workspace=str(sshd.workspace),
+            user=sshd.user,
             use_rsync=False if method == "sftp" else None,
         ) as boxes,
         boxes.open(sshd.target()) as box,

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import pwd
 import shutil
 import socket
 import subprocess
@@ -61,6 +62,7 @@ class Sshd:
         self.directory = directory
         self.home = directory / "home"
         self.workspace = self.home / "workspace"
+        self.user = pwd.getpwuid(os.geteuid()).pw_name  # the only one a user's own sshd lets in
         self.port = 0
         self.accepted = 0
         self._peers: list[socket.socket] = []
@@ -112,7 +114,7 @@ class Sshd:
     def target(self, instance_id: int = 42) -> BoxTarget:
         return target(self.port, instance_id)
 
-    async def serve(self, listener: trio.SocketListener) -> None:
+    async def serve(self, listener: trio.SocketListener, nursery: trio.Nursery) -> None:
         """Serve for ever; cancelled with the rig."""
         while True:
             stream = await listener.accept()
@@ -121,13 +123,19 @@ class Sshd:
             await stream.aclose()
             peer.setblocking(True)  # sshd expects a plain descriptor
             self._peers.append(peer)
-            self._start(peer)
+            nursery.start_soon(self._hang_up_after, self._start(peer), peer)
 
-    def _start(self, peer: socket.socket) -> None:
+    def _start(self, peer: socket.socket) -> subprocess.Popen[bytes]:
         command = [SSHD, "-i", "-e", "-f", str(self.directory / "sshd_config")]
-        self._processes.append(
-            subprocess.Popen(command, stdin=peer, stdout=peer, stderr=subprocess.DEVNULL)
-        )
+        process = subprocess.Popen(command, stdin=peer, stdout=peer, stderr=subprocess.DEVNULL)
+        self._processes.append(process)
+        return process
+
+    async def _hang_up_after(self, process: subprocess.Popen[bytes], peer: socket.socket) -> None:
+        """Let the client see when its sshd is gone: we hold the connection open as well."""
+        await ended(process.pid)
+        with contextlib.suppress(OSError):
+            peer.shutdown(socket.SHUT_RDWR)
 
     def cut(self) -> None:
         """Break every connection at once, as a network does."""
@@ -165,7 +173,7 @@ async def running_sshd(
     (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
     rig.port = listener.socket.getsockname()[1]
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(rig.serve, listener)
+        nursery.start_soon(rig.serve, listener, nursery)
         try:
             yield rig
         finally:

@@ -106,9 +106,7 @@ def a_watch(
     limits: Limits = LIMITS,
 ) -> Watch:
     shown = seen or Sighting()
-    return Watch(
-        rental=rental, jobs=jobs, seen=shown, world=world or a_world(shown), limits=limits
-    )
+    return Watch(rental=rental, jobs=jobs, seen=shown, world=world or a_world(shown), limits=limits)
 
 
 def samples() -> list[ev.Event]:

@@ -99,8 +99,12 @@ class Installed:
 
     def begin(self, *words: str) -> subprocess.Popen[str]:
         """Start one command and return at once."""
+        return self.begin_in(self.project, *words)
+
+    def begin_in(self, directory: Path, *words: str) -> subprocess.Popen[str]:
+        """Start one command in a directory and return at once."""
         return subprocess.Popen(
-            [self.program("vastctl"), *words], env=self.env, cwd=self.project, text=True,
+            [self.program("vastctl"), *words], env=self.env, cwd=directory, text=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
 

@@ -133,8 +133,7 @@ class Link:
         if self.broken:
             raise ConnectionLost("the daemon is gone")
         if timeout_s is not None and timeout_s < 1:
-            time.sleep(0.001)  # lets a real deadline of a few milliseconds pass
-            return None
+            return None  # asked again until a real deadline of a few milliseconds has passed
         raise AssertionError("would wait for ever: nothing is queued")
 
     def close(self) -> None:

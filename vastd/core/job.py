@@ -100,6 +100,11 @@ class Job(Struct, frozen=True, kw_only=True):
         return self.state in ON_MACHINE
 
     @property
+    def may_have_started(self) -> bool:
+        """Whether its start was perhaps sent: its code is there, and no answer is on record."""
+        return self.state is JobState.STARTING and self.synced_files is not None
+
+    @property
     def uncollected(self) -> bool:
         """Whether it left something on a machine that is not home yet."""
         return self.started_at is not None and self.collected is not True

@@ -78,7 +78,15 @@ def _with_fields(job: Job, event: ev.JobEvent) -> Job:
             )
             return structs.replace(job, rental_id=rental_id, attempts=(*job.attempts, tried))
         case ev.AttemptFailed():
-            return structs.replace(job, rental_id=None, attempts=_closed(job, event))
+            return structs.replace(
+                job,
+                rental_id=None,
+                attempts=_closed(job, event),
+                synced_files=None,
+                synced_bytes=None,
+            )
+        case ev.SyncBegan():
+            return structs.replace(job, synced_files=None, synced_bytes=None)
         case ev.Synced(files=files, bytes=size):
             return structs.replace(job, synced_files=files, synced_bytes=size)
         case ev.JobStarted(at=at):

@@ -13,6 +13,7 @@ from typing import Final
 from msgspec import structs
 
 from vastd.core import events as ev
+from vastd.core.limits import COLLECT_TRIES
 from vastd.core.money import Micros
 from vastd.core.rental import Ending, Phase, RateSegment, Rental, Trigger
 from vastd.errors import IllegalTransition
@@ -202,14 +203,15 @@ def _with_fields(rental: Rental, event: ev.RentalEvent) -> Rental:
             return structs.replace(rental, key_attached=True)
         case ev.BecameReady(at=at, route=route):
             return structs.replace(rental, ready_at=rental.ready_at or at, route=route)
-        case ev.CollectVerified():
+        case ev.CollectVerified() | ev.InstanceResumed():  # a machine that is back: a new chance
             return structs.replace(rental, collect_failures=0, collect_failed_at=None)
         case ev.CollectFailed(at=at):
             return structs.replace(
                 rental, collect_failures=rental.collect_failures + 1, collect_failed_at=at
             )
         case ev.EndDecided():
-            return structs.replace(rental, ending=_ending(rental, event), end_detail=event.why)
+            after = structs.replace(rental, ending=_ending(rental, event), end_detail=event.why)
+            return _once_more(after) if event.trigger is Trigger.USER else after
         case ev.DestroyTried(at=at, accepted=accepted):
             return structs.replace(
                 rental,
@@ -262,6 +264,13 @@ def _ending(rental: Rental, event: ev.EndDecided) -> Ending:
         force=held.force or event.force,
         collect=held.collect and event.collect,
     )
+
+
+def _once_more(rental: Rental) -> Rental:
+    """Let a copy that was given up be tried once: the user may have made room for it meanwhile,
+    and whoever waits for this end learns that it fails again."""
+    tries = min(rental.collect_failures, COLLECT_TRIES - 1)
+    return structs.replace(rental, collect_failures=tries, collect_failed_at=None)
 
 
 def _absent(rental: Rental, at: float, proof: str) -> Rental:

@@ -33,6 +33,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     destroy_retry_s: float = 30.0
     destroy_shout_s: float = 600.0
     heartbeat_stale_factor: float = 2.0
+    idle_warn_s: float = 1200.0
     grace_s: float = 60.0
     attempts: int = 3
     warn_percent: float = 80.0

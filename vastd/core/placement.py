@@ -45,6 +45,16 @@ def settle(job: Job, rentals: Mapping[str, Rental], limits: Limits, now: float) 
     return _again(job, rental, limits, now)
 
 
+def is_over(job: Job, rentals: Mapping[str, Rental]) -> bool:
+    """Return whether `settle` will never again have anything to say about `job`."""
+    if not job.finished:
+        return False
+    rental = rentals.get(job.rental_id) if job.rental_id else None
+    if rental is None:
+        return True
+    return rental.phase is Phase.GONE and (not job.uncollected or job.collect_final)
+
+
 def _after(job: Job, rental: Rental | None, now: float) -> Verdict:
     """A machine that is gone takes uncollected results with it: say so once."""
     if rental is None or rental.phase is not Phase.GONE:
@@ -81,7 +91,12 @@ def _stopped(job: Job, rental: Rental, now: float) -> tuple[ev.Event, ...]:
         why=why,
         failure=None if limit else "machine",
     )
-    return finished, ev.JobLeft(rental_id=rental.rental_id, job_id=job.job_id, at=now)
+    left = ev.JobLeft(rental_id=rental.rental_id, job_id=job.job_id, at=now)
+    if not job.may_have_started:
+        return finished, left
+    # If it ran, there are results: only a job that started is collected from.
+    began = ev.JobStarted(job_id=job.job_id, rental_id=rental.rental_id, at=now)
+    return began, finished, left
 
 
 def _lost(job: Job, rental: Rental, now: float) -> tuple[ev.Event, ...]:

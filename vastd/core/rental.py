@@ -6,7 +6,7 @@ What we merely observe (Vast's status, reachability, GPU use, heartbeat) is not 
 
 from enum import StrEnum
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from vastd.core.market import Offer
 from vastd.core.money import Micros
@@ -85,7 +85,6 @@ class Order(Struct, frozen=True, kw_only=True):
     image: str
     disk_gb: float
     bid: Micros | None = None
-    env_keys: list[str] = field(default_factory=list)  # values live in a private file
 
 
 class Ending(Struct, frozen=True, kw_only=True):

@@ -95,7 +95,7 @@ def situation(
     if rental.phase is Phase.STOPPED:
         lost = any(job.uncollected for job in jobs)
         return Situation.UNREACHABLE if lost else Situation.SETTLED
-    if _active(jobs) is not None and rental.phase is Phase.BUSY:
+    if _may_run(rental, _active(jobs)):
         deaf = _unreachable(seen, limits, now) or _beyond_us(rental, limits, now)
         return Situation.UNREACHABLE if deaf else Situation.JOB_ACTIVE
     if not any(job.uncollected for job in jobs):
@@ -129,6 +129,13 @@ def _active(jobs: Sequence[Job]) -> Job | None:
     return next((job for job in jobs if job.active), None)
 
 
+def _may_run(rental: Rental, active: Job | None) -> bool:
+    """Return whether a process of ours may run there; a start whose answer was lost counts."""
+    if active is None:
+        return False
+    return rental.phase is Phase.BUSY or (rental.phase is Phase.READY and active.may_have_started)
+
+
 def _end(rental: Rental, jobs: Sequence[Job], seen: Sighting, limits: Limits, now: float) -> Step:
     ending = rental.ending
     assert ending is not None
@@ -150,7 +157,7 @@ def _end(rental: Rental, jobs: Sequence[Job], seen: Sighting, limits: Limits, no
                 why=f"{ending.trigger}: {now_is}",
                 not_before=None if tried is None else tried + again_s,
             )
-        case _ if active is not None and rental.phase is Phase.BUSY:
+        case _ if active is not None and _may_run(rental, active):
             # Held because it cannot be asked: asking again is the only way on.
             return Step(do=Do.ATTEND, job_id=active.job_id, why=now_is)
         case _:

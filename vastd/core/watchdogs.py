@@ -19,7 +19,7 @@ from vastd.core import billing, money
 from vastd.core.job import Job, JobState
 from vastd.core.limits import Limits
 from vastd.core.observed import Sighting, World
-from vastd.core.rental import BOOT_FAILURES, Phase, Rental, Trigger
+from vastd.core.rental import Phase, Policy, Rental, Trigger
 
 
 class Warn(Struct, frozen=True, kw_only=True):
@@ -93,7 +93,7 @@ def _end(
 
 def heartbeat(watch: Watch) -> Alarm | None:
     """End a job that stopped writing its heartbeat: a suspected silent crash."""
-    job, policy = watch.running_job, watch.rental.policy
+    job, policy = watch.running_job, _beats(watch)
     if watch.rental.phase is not Phase.BUSY or job is None or policy.heartbeat_path is None:
         return None
     looked = watch.seen.looked_at
@@ -107,6 +107,13 @@ def heartbeat(watch: Watch) -> Alarm | None:
     proven = looked >= since + limit
     why = f"no heartbeat for {limit:.0f} s"
     return _end(watch, since + limit, Trigger.HEARTBEAT_STALE, why, proven=proven)
+
+
+def _beats(watch: Watch) -> Policy:
+    """Return the policy that declares the heartbeat: the job's own, on a machine it did not rent."""
+    job = watch.running_job
+    own = job is not None and job.policy.heartbeat_path is not None
+    return job.policy if job is not None and own else watch.rental.policy
 
 
 def budget_warn(watch: Watch) -> Alarm | None:
@@ -201,12 +208,10 @@ def idle(watch: Watch) -> Alarm | None:
         return None  # no reading of the GPU yet, or it works: never act on one zero
     since = max(ended, rental.ready_at or 0.0, quiet, watch.world.watching_since)
     if rental.policy.idle_s is None:
-        return _warn(watch, "idle", since + IDLE_WARN_S, f"idle for {IDLE_WARN_S:.0f} s")
+        limit = watch.limits.idle_warn_s
+        return _warn(watch, "idle", since + limit, f"idle for {limit:.0f} s")
     why = f"idle for {rental.policy.idle_s:.0f} s"
     return _end(watch, since + rental.policy.idle_s, Trigger.IDLE, why)
-
-
-IDLE_WARN_S: Final = 1200.0  # CONTRACT 5: [defaults] idle_s
 
 
 def destroy_unconfirmed(watch: Watch) -> Alarm | None:
@@ -247,14 +252,14 @@ def _budget_text(watch: Watch) -> str:
 
 
 def _heartbeat_text(watch: Watch) -> str:
-    policy = watch.rental.policy
+    policy = _beats(watch)
     if policy.heartbeat_path is None:
         return "no heartbeat declared"
     return f"{policy.heartbeat_interval_s * watch.limits.heartbeat_stale_factor:.0f} s"
 
 
 def _idle_text(watch: Watch) -> str:
-    return f"{watch.rental.policy.idle_s or IDLE_WARN_S:.0f} s"
+    return f"{watch.rental.policy.idle_s or watch.limits.idle_warn_s:.0f} s"
 
 
 ALL: Final = (
@@ -341,8 +346,3 @@ def check(watches: Iterable[Watch], now: float) -> tuple[list[Action], float]:
     due = sorted(ripe, key=lambda a: a.action.gravity, reverse=True)
     wake_at = min((a.at for a in alarms if a.at > now), default=math.inf)
     return [a.action for a in due], wake_at
-
-
-def is_boot_failure(rental: Rental) -> bool:
-    """Return whether the rental never became usable, so that another offer may be tried."""
-    return rental.end_reason in BOOT_FAILURES

@@ -13,7 +13,7 @@ from vastd.core import events as ev
 from vastd.core.endings import Outcome, Situation
 from vastd.core.job import Job, JobState
 from vastd.core.observed import Beat
-from vastd.core.rental import Phase, Trigger
+from vastd.core.rental import Ending, Phase, Trigger
 from vastd.effects.launch import reached, unreached
 from vastd.effects.verify import target
 from vastd.errors import SshError, StoreError
@@ -38,14 +38,14 @@ async def attend(shell: Shell, rental_id: str, job_id: str) -> None:
     while True:
         busy = False
         try:
-            with trio.fail_after(LOOK_TIMEOUT_S):
+            with trio.fail_after(LOOK_TIMEOUT_S) as limit:
                 async with shell.boxes.open(target(shell, shell.ledger.rental(rental_id))) as box:
-                    if await _look(shell, box, rental_id, job_id):
+                    if await _look(shell, box, rental_id, job_id, limit):
                         return
                     busy = await _fetch_log(shell, box, job_id)
         except SshError as exc:
             _unreachable(shell, rental_id, job_id, exc)
-            await _pause(shell, shell.limits.ssh_spacing_s)
+            await _pause(shell, rental_id, job_id, shell.limits.ssh_spacing_s)
             continue
         except trio.TooSlowError:
             silent = SshError(f"rental {rental_id!r} did not answer for {LOOK_TIMEOUT_S:.0f} s")
@@ -53,41 +53,70 @@ async def attend(shell: Shell, rental_id: str, job_id: str) -> None:
             continue
         except StoreError as exc:
             _log.error("job=%s %s", job_id, exc)  # full disk at home: the job goes on
-        await _pause(shell, LOOK_BUSY_S if busy else LOOK_QUIET_S)
+        await _pause(shell, rental_id, job_id, LOOK_BUSY_S if busy else LOOK_QUIET_S)
 
 
-async def _pause(shell: Shell, seconds: float) -> None:
+async def _pause(shell: Shell, rental_id: str, job_id: str, seconds: float) -> None:
     """Wait, but wake early for a decision (cancel, ending)."""
-    before = _orders(shell)
+    before = _orders(shell, rental_id, job_id)
     with trio.move_on_after(seconds):
-        while _orders(shell) == before:
+        while _orders(shell, rental_id, job_id) == before:
             await shell.ledger.wait_changed()
 
 
-def _orders(shell: Shell) -> int:
-    """Return a number that changes when any rental or job was told to end."""
-    ended = sum(1 for r in shell.ledger.rentals.values() if r.ending is not None)
-    return ended + sum(1 for j in shell.ledger.jobs.values() if j.cancel_at is not None)
+def _orders(shell: Shell, rental_id: str, job_id: str) -> tuple[Ending | None, float | None]:
+    """Return what changes when the rental or the job was told to end."""
+    return shell.ledger.rental(rental_id).ending, shell.ledger.job(job_id).cancel_at
 
 
-async def _look(shell: Shell, box: Box, rental_id: str, job_id: str) -> bool:
-    """Take one snapshot and act on it; return True when the job has ended."""
+async def _look(
+    shell: Shell, box: Box, rental_id: str, job_id: str, limit: trio.CancelScope
+) -> bool:
+    """Take one snapshot and act on it; return True when the job has ended. `limit` is moved on
+    while the log comes home: it may be long."""
     snapshot = await box.job_snapshot(job_id)
     _note(shell, rental_id, snapshot)
-    job = shell.ledger.job(job_id)
-    if job.state is JobState.UNKNOWN:
-        shell.ledger.commit(ev.JobReachable(job_id=job_id, at=shell.wall_clock()))
+    _catch_up(shell, rental_id, job_id, snapshot)
     if snapshot.state is not BoxJobState.RUNNING:
-        while await _fetch_log(shell, box, job_id):
-            pass
+        await _rest_of_log(shell, box, rental_id, job_id, limit)
         # Fetching the log took time: the order to cancel may have come, or the end been recorded.
         job = shell.ledger.job(job_id)
         if not job.finished:
             _ended(shell, rental_id, job, snapshot)
         return True
+    job = shell.ledger.job(job_id)
     if why := _shall_end(shell, rental_id, job):
         await _end(shell, box, job, why)
     return False
+
+
+def _catch_up(shell: Shell, rental_id: str, job_id: str, snapshot: JobSnapshot) -> None:
+    """Record what happened while nobody looked: it answers again, or its start succeeded."""
+    job, now = shell.ledger.job(job_id), shell.wall_clock()
+    if job.state is JobState.UNKNOWN:
+        shell.ledger.commit(ev.JobReachable(job_id=job_id, at=now))
+    elif job.state is JobState.STARTING and snapshot.state is not BoxJobState.ABSENT:
+        began = ev.JobStarted(job_id=job_id, rental_id=rental_id, at=now, pid=snapshot.pid)
+        if shell.ledger.rental(rental_id).phase is Phase.READY:
+            occupied = ev.JobBegan(rental_id=rental_id, job_id=job_id, at=now)
+            shell.ledger.commit(began, occupied)
+        else:
+            shell.ledger.commit(began)
+
+
+async def _rest_of_log(
+    shell: Shell, box: Box, rental_id: str, job_id: str, limit: trio.CancelScope
+) -> None:
+    """Bring home what the log still holds; each piece may take its time."""
+    try:
+        while await _fetch_log(shell, box, job_id):
+            limit.deadline = trio.current_time() + LOOK_TIMEOUT_S
+    except StoreError as exc:
+        # A disk that refuses at home must not keep a machine billing past its end; the rest of
+        # the log stays there, and a copy that fails for the same reason stops the machine.
+        if shell.ledger.rental(rental_id).ending is None:
+            raise
+        _log.error("job=%s the end of its log is not home: %s", job_id, exc)
 
 
 def _note(shell: Shell, rental_id: str, snapshot: JobSnapshot) -> None:
@@ -181,6 +210,8 @@ def _verdict(
     if job.term_at is not None and ending is not None:
         state = _STATE_OF_END.get(ending.trigger, JobState.TIMED_OUT)
         return state, ending.why, None
+    if snapshot.state is BoxJobState.ABSENT and job.started_at is None and ending is not None:
+        return _STATE_OF_END.get(ending.trigger, JobState.TIMED_OUT), ending.why, None
     if snapshot.state is BoxJobState.ABSENT:
         return JobState.FAILED, "the machine has lost the job (its disk was replaced)", "machine"
     if snapshot.exit_code is None:

@@ -41,6 +41,8 @@ async def create(shell: Shell, rental_id: str) -> None:
     `CREATING`, which a restart turns into a search for the label.
     """
     rental = shell.ledger.rental(rental_id)
+    if rental.phase is not Phase.PLANNED:
+        return  # ended by the user before this began
     now = shell.wall_clock()
     deadline = now + rental.policy.max_runtime_s
     shell.ledger.commit(ev.CreateSent(rental_id=rental_id, at=now, deadline_at=deadline))
@@ -95,8 +97,10 @@ def _spec(shell: Shell, rental: Rental) -> CreateSpec:
 def _confirmed(shell: Shell, rental_id: str, instance_id: int, *more: ev.RentalEvent) -> None:
     now = shell.wall_clock()
     rental = shell.ledger.rental(rental_id)
-    if rental.instance_id == instance_id:
-        return  # a listing was faster
+    if rental.instance_id == instance_id:  # a listing was faster
+        if more and rental.phase is Phase.BOOTING:
+            shell.ledger.commit(*more)
+        return
     sent = rental.create_sent_at
     events: list[ev.RentalEvent] = [
         ev.CreateConfirmed(rental_id=rental_id, at=now, instance_id=instance_id)

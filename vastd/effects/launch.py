@@ -8,7 +8,7 @@ import trio
 from vastd.core import events as ev
 from vastd.core.job import Job, JobState
 from vastd.effects.verify import target
-from vastd.errors import SshError, TransferFailed, UnsafePath
+from vastd.errors import InvalidRequest, SshError, TransferFailed, UnsafePath
 from vastd.jobs.port import Box, BoxJobState, JobOrder, ProjectSource
 from vastd.shell import Shell
 
@@ -34,7 +34,7 @@ async def launch(shell: Shell, rental_id: str, job_id: str) -> None:
         except SshError as exc:
             unreached(shell, rental_id, exc)
             _log.info("job=%s rental=%s launch: %s", job_id, rental_id, exc)
-        except (TransferFailed, UnsafePath) as exc:
+        except (InvalidRequest, TransferFailed, UnsafePath) as exc:
             # The machine is fine; what was asked cannot be sent (too big, disk full, unreadable).
             hint = f"; {exc.hint}" if exc.hint else ""
             _finish(shell, job_id, JobState.FAILED, f"{exc}{hint}", "sync")

@@ -121,13 +121,13 @@ def _over(shell: Shell, rental: Rental) -> bool:
     """Return whether its time is over, and it is the machine that does not answer.
 
     While listings fail or are as old as a suspend, it may be our own network (I7): nothing is
-    judged before one that is fresh.
+    judged before one that is fresh, nor in the first cycle after a start or a suspend.
     """
-    now, limits = shell.wall_clock(), shell.limits
-    if now < rental.phase_since + limits.ssh_budget_s:
+    now, world = shell.wall_clock(), shell.observed.world
+    cycle_s = 2 * shell.limits.list_interval_busy_s
+    if now < max(rental.phase_since + shell.limits.ssh_budget_s, world.watching_since + cycle_s):
         return False
-    fresh_s = 2 * limits.list_interval_busy_s
-    return shell.observed.world.inventory.state(now, fresh_s) == "fresh"
+    return world.inventory.state(now, cycle_s) == "fresh"
 
 
 def _end(shell: Shell, rental_id: str, trigger: Trigger, why: str) -> None:

@@ -38,6 +38,7 @@ async def open_boxes(
     login_timeout_s: float = CONNECT_TIMEOUT_S,
     keepalive_s: float = KEEPALIVE_INTERVAL_S,
     workspace: str = "/workspace",
+    user: str = "root",
     use_rsync: bool | None = None,
 ) -> AsyncIterator["SshBoxes"]:
     """Yield the door to all machines; leaving closes every connection, jobs go on.
@@ -52,6 +53,7 @@ async def open_boxes(
             known_hosts,
             _LazyIdentity(state_dir, identity),
             workspace=workspace,
+            user=user,
             use_rsync=use_rsync,
         )
         try:
@@ -134,12 +136,14 @@ class SshBoxes:
         identity: _LazyIdentity,
         *,
         workspace: str,
+        user: str,
         use_rsync: bool | None,
     ) -> None:
         self._dialer = dialer
         self._known_hosts = known_hosts
         self._identity = identity
         self._workspace = workspace
+        self._user = user
         self._use_rsync = use_rsync
         self._slots: dict[int, _Slot] = {}
 
@@ -152,7 +156,7 @@ class SshBoxes:
         """
         slot = self._slots.setdefault(target.instance_id, _Slot())
         async with slot.lock:
-            known = prefer(endpoints(target.instance), slot.route)
+            known = prefer(endpoints(target.instance, self._user), slot.route)
             box = slot.box
             if box is not None and not (
                 box.connection.is_open and box.connection.endpoint in known
@@ -195,10 +199,6 @@ class SshBoxes:
             self._identity.get().private_path,
             self._known_hosts.path(instance_id),
         )
-
-    def forget_host_key(self, instance_id: int) -> None:
-        """Accept a new host key next time: the instance was made anew, or is gone."""
-        self._known_hosts.forget(instance_id)
 
     async def _dial(self, instance_id: int, known: list[Endpoint]) -> SshBox:
         if not known:

@@ -52,9 +52,17 @@ def read_ignore_files(directory: Path, relative: str) -> tuple[str, GitIgnoreSpe
             continue
         except OSError as exc:
             raise TransferFailed(f"{directory / name} could not be read: {exc.strerror}") from exc
-    if not lines:
-        return None
-    return relative, compile_patterns(lines, f"an ignore file in {directory}")
+    # As for git, a line that is no pattern matches nothing.
+    usable = [line for line in lines if _is_pattern(line)]
+    return (relative, GitIgnoreSpec.from_lines(usable)) if usable else None
+
+
+def _is_pattern(line: str) -> bool:
+    try:
+        GitIgnoreSpec.from_lines([line])
+    except ValueError:
+        return False
+    return True
 
 
 def is_ignored(stack: Sequence[tuple[str, GitIgnoreSpec]], path: str) -> bool:

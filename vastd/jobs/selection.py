@@ -198,7 +198,10 @@ def _is_secret(path: str, entry: os.DirEntry[str]) -> bool:
     if looks_secret(path):
         return True
     try:
-        if not entry.is_file() or not may_hold_secret(path, entry.stat().st_size):
+        # Of a link only the name counts here: what it points to is judged under its own.
+        if not entry.is_file(follow_symlinks=False) or not may_hold_secret(
+            path, entry.stat().st_size
+        ):
             return False
         with Path(entry.path).open("rb") as file:
             return holds_secret(file.read(SNIFF_BYTES))

@@ -231,7 +231,8 @@ def _remove_leftover(path: Path) -> None:
     if answers(path):
         raise StoreLocked(
             f"another vastd answers on {str(path)!r}",
-            hint="vastctl daemon status; vastctl daemon stop",
+            hint="use it (`vastctl daemon status`), stop it first (`vastctl daemon stop`), or set "
+            "VASTD_SOCKET to another path",
         )
     logger.info("leftover socket removed path=%s", path)
     path.unlink(missing_ok=True)

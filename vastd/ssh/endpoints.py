@@ -6,8 +6,10 @@ from vastd.jobs.port import Endpoint, Route
 _LAST_PORT = 65535
 
 
-def endpoints(instance: Instance) -> list[Endpoint]:
+def endpoints(instance: Instance, user: str = "root") -> list[Endpoint]:
     """Return the addresses to try, best first: direct, then Vast's proxy; empty while unknown.
+
+    Vast's images let nobody but root in; `user` is for other servers.
 
     The port mapping changes at every start, so this is computed from the newest row each
     time and never stored.
@@ -16,7 +18,9 @@ def endpoints(instance: Instance) -> list[Endpoint]:
     direct_host = _clean(instance.public_ip)
     if direct_host and _is_port(instance.direct_ssh_port):
         assert instance.direct_ssh_port is not None
-        found.append(Endpoint(host=direct_host, port=instance.direct_ssh_port, route=Route.DIRECT))
+        found.append(
+            Endpoint(host=direct_host, port=instance.direct_ssh_port, user=user, route=Route.DIRECT)
+        )
     proxy_host = _clean(instance.ssh_host)
     if proxy_host and instance.ssh_port is not None:
         # The row names the jupyter port when the runtype has one; sshd is the next port
@@ -24,7 +28,9 @@ def endpoints(instance: Instance) -> list[Endpoint]:
         shift = 1 if "jupyter" in (instance.runtype or "") else 0
         if _is_port(instance.ssh_port + shift):
             found.append(
-                Endpoint(host=proxy_host, port=instance.ssh_port + shift, route=Route.PROXY)
+                Endpoint(
+                    host=proxy_host, port=instance.ssh_port + shift, user=user, route=Route.PROXY
+                )
             )
     return found
 

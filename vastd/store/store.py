@@ -303,7 +303,9 @@ _SHAPE: Final = {
 
 
 def _is_damage(exc: sqlite3.OperationalError) -> bool:
-    return "no such table" in str(exc) or "no such column" in str(exc)
+    """Tables that are not as the version says; other operational errors may pass."""
+    said = ("no such table", "no such column", "already exists")
+    return any(words in str(exc) for words in said)
 
 
 def _quarantine(path: Path) -> Path:

@@ -27,12 +27,19 @@ MAX_OUTPUT_BYTES = 4 * 1024 * 1024  # two of them fit a frame
 _REACHABLE = frozenset({Phase.VERIFYING, Phase.READY, Phase.BUSY, Phase.COLLECTING})
 
 
-def _reachable(ctx: Context, rental: str | None, project: str | None) -> Rental:
+def reachable(ctx: Context, rental: str | None, project: str | None) -> Rental:
+    """Return the rental meant, if SSH can reach its machine.
+
+    Raises:
+        NotFound, AmbiguousName: none or several fit.
+        PolicyRefused: it has no machine now that could answer.
+    """
     found = find_rental(ctx.shell.ledger, rental, project)
     if found.phase not in _REACHABLE:
+        verb = "tells how it ended" if found.phase is Phase.GONE else "tells what it waits for"
         raise PolicyRefused(
             f"rental {found.name!r} cannot be reached: it is {found.phase}",
-            hint=f"`vastctl explain {found.name}` tells what it waits for",
+            hint=f"`vastctl explain {found.name}` {verb}",
         )
     return found
 
@@ -50,7 +57,7 @@ async def run(ctx: Context, params: wire.ExecParams) -> wire.ExecView:
         raise InvalidRequest(f"timeout_s must be up to {MAX_EXEC_S:.0f}, not {params.timeout_s}")
     if not 0 <= params.limit_bytes <= MAX_OUTPUT_BYTES:
         raise InvalidRequest(f"limit_bytes must be up to {MAX_OUTPUT_BYTES}")
-    rental = _reachable(ctx, params.rental, params.project)
+    rental = reachable(ctx, params.rental, params.project)
     try:
         with trio.fail_after(params.timeout_s + 30):
             async with _box(ctx, rental) as box:
@@ -72,7 +79,7 @@ async def run(ctx: Context, params: wire.ExecParams) -> wire.ExecView:
 async def endpoint(ctx: Context, params: RentalRef) -> wire.EndpointView:
     """Return everything the user's own OpenSSH needs, proven by the last connection if any."""
     await trio.lowlevel.checkpoint()
-    rental = _reachable(ctx, params.rental, params.project)
+    rental = reachable(ctx, params.rental, params.project)
     row = ctx.shell.observed.world.of(rental.rental_id).instance
     route = Route(rental.route) if rental.route else None
     ways = prefer(endpoints(row), route) if row is not None else []
@@ -114,7 +121,7 @@ async def push(ctx: Context, params: file_wire.FilePushParams) -> file_wire.Copy
     for source in sources:
         if not source.exists():
             raise InvalidRequest(f"{str(source)!r} does not exist here")
-    rental = _reachable(ctx, params.rental, params.project)
+    rental = reachable(ctx, params.rental, params.project)
 
     def progress(step: str, done: int, total: int | None, unit: str) -> None:
         ctx.shell.progress(step, done, total, unit, rental.rental_id, None)
@@ -132,7 +139,7 @@ async def pull(ctx: Context, params: file_wire.FilePullParams) -> file_wire.Copy
     if not params.sources:
         raise InvalidRequest("nothing to copy: name at least one source")
     destination = _absolute([params.destination])[0]
-    rental = _reachable(ctx, params.rental, params.project)
+    rental = reachable(ctx, params.rental, params.project)
 
     def progress(step: str, done: int, total: int | None, unit: str) -> None:
         ctx.shell.progress(step, done, total, unit, rental.rental_id, None)

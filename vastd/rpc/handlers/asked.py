@@ -1,11 +1,16 @@
 """What a client asked for, checked and turned into the core's own terms."""
 
 import math
+import os
+from pathlib import Path
 
-from vastd.core.job import Needs
-from vastd.core.money import Micros, from_usd
-from vastd.core.rental import Policy
-from vastd.errors import InvalidRequest
+from vastd.core.job import Job, Needs
+from vastd.core.money import from_usd, show
+from vastd.core.rental import Policy, Rental
+from vastd.errors import BudgetExceeded, InvalidRequest, TransferFailed, UnsafePath
+from vastd.jobs.paths import check_output
+from vastd.jobs.port import ProjectSource
+from vastd.jobs.selection import select
 from vastd.rpc.context import Configuration
 from vastd_protocol.methods.rental import PolicyParams
 from vastd_protocol.methods.task import Needs as WireNeeds
@@ -54,6 +59,8 @@ def policy_of(said: PolicyParams, config: Configuration) -> Policy:
 
     Raises:
         InvalidRequest: a number that cannot be meant.
+        BudgetExceeded: more than the configuration allows one job. Less than was asked for would
+            end the job early.
     """
     for name in ("budget_usd", "max_runtime_s", "idle_s", "heartbeat_interval_s"):
         _positive(name, getattr(said, name))
@@ -61,10 +68,15 @@ def policy_of(said: PolicyParams, config: Configuration) -> Policy:
         raise InvalidRequest(f"grace_s must be 0 to 3600, not {said.grace_s}")
     default = config.policy()
     per_job, per_hour = config.caps()
-    asked = from_usd(said.budget_usd) if said.budget_usd is not None else per_job
+    budget = from_usd(said.budget_usd) if said.budget_usd is not None else per_job
+    if budget > per_job:
+        raise BudgetExceeded(
+            f"a budget of {show(budget)} is over the cap of {show(per_job)} for one job",
+            hint="raise the cap with `vastctl config set budget.per_job_usd=N`, or ask for less",
+        )
     return Policy(
         max_runtime_s=said.max_runtime_s or default.max_runtime_s,
-        budget=Micros(min(asked, per_job)),
+        budget=budget,
         max_dph=per_hour,
         idle_s=said.idle_s,
         heartbeat_path=said.heartbeat_path,
@@ -73,6 +85,21 @@ def policy_of(said: PolicyParams, config: Configuration) -> Policy:
         grace_s=default.grace_s if said.grace_s is None else said.grace_s,
         keep=said.keep,
     )
+
+
+def no_limits(said: PolicyParams, rental: Rental) -> None:
+    """Refuse limits for a job on a machine that has its own.
+
+    Raises:
+        InvalidRequest: names what was said; it would be ignored.
+    """
+    limits = ("budget_usd", "max_runtime_s", "idle_s")
+    given = [name for name in limits if getattr(said, name) is not None]
+    if given:
+        raise InvalidRequest(
+            f"{', '.join(given)}: rental {rental.name!r} keeps the limits it was rented with",
+            hint="leave them out, or leave --on out to rent a machine with these limits",
+        )
 
 
 def _positive(name: str, value: float | None) -> None:
@@ -93,3 +120,29 @@ def check_env(env: dict[str, str]) -> None:
             raise InvalidRequest(f"{key!r} is not the name of an environment variable")
         if "\x00" in value:
             raise InvalidRequest(f"the value of {key} holds a NUL character")
+
+
+async def check_sendable(job: Job) -> None:
+    """Refuse, before a machine is rented for it, a job whose code cannot be sent or whose
+    outputs could never be brought home.
+
+    Raises:
+        InvalidRequest: says what is in the way.
+    """
+    _check_root(job.project)
+    try:
+        for output in job.outputs:
+            check_output(output)
+        await select(ProjectSource(root=Path(job.project), include=job.include))
+    except (UnsafePath, TransferFailed) as exc:
+        raise InvalidRequest(str(exc), hint=exc.hint) from exc
+
+
+def _check_root(project: str) -> None:
+    root, home = Path(project).resolve(), Path.home().resolve()
+    if root == home or root in home.parents:
+        raise InvalidRequest(
+            f"the project would be {os.fspath(root)!r}, which holds all of your home: it is not "
+            "sent to a rented machine",
+            hint="run it in the directory of your code",
+        )

@@ -13,9 +13,8 @@ from vastd.errors import InvalidRequest, PolicyRefused, StoreError
 from vastd.renting import check_name, free_name, live_names, planned, require_renting
 from vastd.rpc.context import Context
 from vastd.rpc.dispatch import handles
-from vastd.rpc.handlers.asked import check_env, needs_of, policy_of
+from vastd.rpc.handlers.asked import check_env, check_sendable, needs_of, no_limits, policy_of
 from vastd.rpc.handlers.resolve import find_job, find_rental
-from vastd.shell import Choice
 from vastd_protocol.methods import job as wire
 from vastd_protocol.methods.task import OptionView
 
@@ -30,10 +29,13 @@ async def submit(ctx: Context, params: wire.JobSubmitParams) -> wire.JobSubmitVi
         return _submitted(ctx, known, None)
     job = _job(ctx, params)
     check_env(params.env)
+    await check_sendable(job)
     ctx.shell.envs.save(job.job_id, params.env)
     try:
         if params.rental is not None:
-            return _onto(ctx, job, find_rental(ctx.shell.ledger, params.rental, params.project))
+            machine = find_rental(ctx.shell.ledger, params.rental, params.project)
+            no_limits(params.policy, machine)
+            return _onto(ctx, job, machine)
         return await _onto_new(ctx, job)
     except BaseException:
         if job.job_id not in ctx.shell.ledger.jobs:
@@ -57,11 +59,9 @@ def _job(ctx: Context, params: wire.JobSubmitParams) -> Job:
     project = Path(params.project)
     if not project.is_absolute() or not project.is_dir():
         raise InvalidRequest(f"{params.project!r} is not an existing absolute directory")
-    name = check_name(params.name) if params.name else project.name
-    taken = {j.name for j in ctx.shell.ledger.jobs.values() if not j.finished}
     return Job(
         job_id=ctx.shell.new_id("j"),
-        name=free_name(taken, name),
+        name=check_name(params.name) if params.name else project.name,
         command=params.command,
         project=str(project),
         submitted_at=ctx.shell.wall_clock(),
@@ -76,6 +76,13 @@ def _job(ctx: Context, params: wire.JobSubmitParams) -> Job:
     )
 
 
+def _named(ctx: Context, job: Job) -> Job:
+    """Return the job with a name no other has; only what is committed at once is safe from the
+    next client."""
+    taken = {j.name for j in ctx.shell.ledger.jobs.values() if not j.finished}
+    return structs.replace(job, name=free_name(taken, job.name))
+
+
 def _onto(ctx: Context, job: Job, rental: Rental) -> wire.JobSubmitView:
     if rental.phase not in _USABLE or rental.ending is not None or rental.quarantined:
         raise PolicyRefused(
@@ -83,6 +90,7 @@ def _onto(ctx: Context, job: Job, rental: Rental) -> wire.JobSubmitView:
             + (f", ending ({rental.end_reason})" if rental.ending else ""),
             hint="leave out --on to rent a machine",
         )
+    job = _named(ctx, job)
     at = job.submitted_at
     ctx.shell.ledger.commit(
         ev.JobSubmitted(job_id=job.job_id, at=at, job=job),
@@ -99,7 +107,7 @@ async def _onto_new(ctx: Context, job: Job) -> wire.JobSubmitView:
     )
     choice, option = await ctx.planner.choose(job.needs, frozenset(avoid), job.policy.budget)
     require_renting(shell)  # the search took time
-    _check_within(job, choice)
+    job = _named(ctx, job)
     planned_event = planned(
         shell,
         choice,
@@ -115,17 +123,6 @@ async def _onto_new(ctx: Context, job: Job) -> wire.JobSubmitView:
     )
     shell.ledger.commit(ev.JobSubmitted(job_id=job.job_id, at=at, job=job), planned_event, placed)
     return _submitted(ctx, shell.ledger.job(job.job_id), option)
-
-
-def _check_within(job: Job, choice: Choice) -> None:
-    cap = job.policy.max_dph
-    price = choice.bid or choice.offer.dph
-    if cap is not None and price > cap:
-        raise PolicyRefused(
-            f"offer {choice.offer.offer_id} costs ${price / 1e6:.3f}/h, over the cap of "
-            f"${cap / 1e6:.2f}/h",
-            hint="raise it with `vastctl config set budget.max_dph_usd=N`, or choose another offer",
-        )
 
 
 def _submitted(ctx: Context, job: Job, option: OptionView | None) -> wire.JobSubmitView:
@@ -197,6 +194,7 @@ async def retry(ctx: Context, params: wire.JobRetryParams) -> wire.JobSubmitView
         request_id=params.request_id,
         task_id=before.task_id,
     )
+    await check_sendable(again)
     return await _onto_new(ctx, again)
 
 

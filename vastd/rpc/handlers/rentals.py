@@ -15,6 +15,7 @@ from vastd.errors import InvalidRequest, JobActive, StoreDamaged
 from vastd.renting import check_name, free_name, live_names, planned, require_renting
 from vastd.rpc.context import Context
 from vastd.rpc.dispatch import handles
+from vastd.rpc.handlers.access import reachable
 from vastd.rpc.handlers.asked import needs_of, policy_of
 from vastd.rpc.handlers.resolve import find_rental
 from vastd.rpc.views.rental import explain_view, inventory_view, stranger_view
@@ -157,7 +158,7 @@ async def destroy(ctx: Context, params: wire.RentalDestroyParams) -> wire.Rental
 async def collect(ctx: Context, params: wire.RentalCollectParams) -> wire.CollectedView:
     """Bring results home now, also while the job runs."""
     ledger = ctx.shell.ledger
-    rental = find_rental(ledger, params.rental, params.project)
+    rental = reachable(ctx, params.rental, params.project)
     jobs = ledger.jobs_of(rental.rental_id)
     job = jobs[-1] if jobs else None
     if params.outputs is not None:
