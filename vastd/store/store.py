@@ -44,6 +44,7 @@ class Store:
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self._connection = connection
         self._path = path
+        self._notes: dict[str, str] | None = None  # None until asked for, and after a change
 
     def write(
         self,
@@ -153,9 +154,10 @@ class Store:
         return int(self._read("SELECT COALESCE(MAX(cursor), 0) FROM events", ())[0][0])
 
     def meta(self, key: str) -> str | None:
-        """Return a note of the store about itself."""
-        row = self._read("SELECT value FROM meta WHERE key = ?", (key,))
-        return row[0][0] if row else None
+        """Return a note of the store about itself; asked often, and only we write them (I5)."""
+        if self._notes is None:
+            self._notes = dict(self._read("SELECT key, value FROM meta", ()))
+        return self._notes.get(key)
 
     def set_meta(self, key: str, value: str | None) -> None:
         """Write or, with None, remove a note."""
@@ -169,6 +171,7 @@ class Store:
                     )
         except sqlite3.Error as exc:
             raise StoreError(f"cannot write {self._path}: {exc}") from exc
+        self._notes = None
 
     def prune(self, now: float) -> None:
         """Drop answers after 7 days and events after a year."""

@@ -1,0 +1,1 @@
+"""Benchmarks, each beside its floor or peer in the same run: `make bench`."""
