@@ -5,8 +5,9 @@ from types import SimpleNamespace
 import pytest
 
 from support.builders import T0, a_job, a_rental, a_watch
-from vastd.core import placement, watchdogs
+from vastd.core import placement, steps, watchdogs
 from vastd.core.job import JobState
+from vastd.core.limits import Limits
 from vastd.core.money import Micros, from_usd
 from vastd.core.observed import Sighting
 from vastd.core.rental import Phase, Policy
@@ -53,3 +54,11 @@ def test_a_job_is_over_only_when_its_machine_can_take_nothing_with_it_any_more()
     assert placement.is_over(home, {gone.rental_id: gone})
     assert placement.is_over(a_job(JobState.FAILED, rental_id=None), {})
     assert not placement.is_over(a_job(JobState.RUNNING, rental_id=None), {})
+
+
+def test_a_clock_set_back_does_not_delay_the_next_destroy() -> None:
+    rental = a_rental(phase=Phase.DESTROYING, destroy_tried_at=T0 + 3600, destroy_tries=1)
+
+    step = steps.next_step(rental, [], Sighting(), Limits(), T0)
+
+    assert (step.do, step.not_before) == (steps.Do.DESTROY, None)

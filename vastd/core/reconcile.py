@@ -8,6 +8,7 @@ Rules
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from msgspec import Struct, structs
 
@@ -29,13 +30,15 @@ from vastd.core.market import Instance, InstanceStatus
 from vastd.core.observed import Inventory, Sighting, World
 from vastd.core.rental import Phase, Rental, Trigger
 
-_IDLE_PERCENT = 5.0  # REQUIREMENTS WAT-06: all GPUs below 5 %
+_IDLE_PERCENT: Final = 5.0  # REQUIREMENTS WAT-06: all GPUs below 5 %
 # VAST_API 8 and REQUIREMENTS WAI-06: these never become running during boot.
-_DEAD_BOOT = frozenset({InstanceStatus.EXITED, InstanceStatus.OFFLINE, InstanceStatus.UNKNOWN})
-_NOT_RUNNING = frozenset({InstanceStatus.EXITED, InstanceStatus.STOPPED})
-_STOPPABLE = frozenset({Phase.READY, Phase.BUSY, Phase.COLLECTING})
+_DEAD_BOOT: Final = frozenset(
+    {InstanceStatus.EXITED, InstanceStatus.OFFLINE, InstanceStatus.UNKNOWN}
+)
+_NOT_RUNNING: Final = frozenset({InstanceStatus.EXITED, InstanceStatus.STOPPED})
+_STOPPABLE: Final = frozenset({Phase.READY, Phase.BUSY, Phase.COLLECTING})
 # VAST_API 8.2 (3) and CASES 50, 52: fragments of `status_msg` that mean "this boot is lost".
-_FATAL_BOOT = (
+_FATAL_BOOT: Final = (
     "oci runtime create failed",
     "gpu error, unable to start",
     "manifest unknown",

@@ -66,7 +66,7 @@ def next_step(
         case Phase.CREATING | Phase.GONE:
             return _NOTHING  # the answer, or the listing, moves it
         case Phase.DESTROYING:
-            return _destroy(rental, seen, limits)
+            return _destroy(rental, seen, limits, now)
     if rental.ending is not None:
         return _end(rental, jobs, seen, limits, now)
     if rental.quarantined is not None:
@@ -187,13 +187,13 @@ def _collect(rental: Rental, jobs: Sequence[Job], limits: Limits) -> Step:
     return Step(do=Do.COLLECT, job_id=job.job_id if job else None, not_before=wait_until)
 
 
-def _destroy(rental: Rental, seen: Sighting, limits: Limits) -> Step:
+def _destroy(rental: Rental, seen: Sighting, limits: Limits, now: float) -> Step:
     """Destroy is retried for ever (I4), but an accepted one is repeated only after a listing
     has shown the machine again: each attempt moves the proof of absence away (I3)."""
     if rental.instance_id is None:
         return _NOTHING  # its label is looked for; `reconcile` finds it or proves its absence
     tried = rental.destroy_tried_at
-    if tried is None:
+    if tried is None or tried > now:  # the clock was set back: its old time must not delay us
         return Step(do=Do.DESTROY)
     if not rental.destroy_accepted:
         backoff = limits.destroy_retry_s * 2 ** min(max(rental.destroy_tries - 1, 0), 8)

@@ -1,6 +1,7 @@
 """Prove that a running container is what was ordered: SSH answers, the GPUs are there."""
 
 import logging
+from typing import Final
 
 import trio
 
@@ -14,7 +15,7 @@ _log = logging.getLogger(__name__)
 
 # A card reports slightly less than its nominal size: 24,564 MiB is a "24 GB" card, and Vast
 # counts MB of 1000 (REQUIREMENTS SRC-10). Anything above this share is the same card.
-_VRAM_SHARE = 0.94  # guess, from published nvidia-smi totals of 23,028 to 24,576 MiB
+_VRAM_SHARE: Final = 0.94  # guess, from published nvidia-smi totals of 23,028 to 24,576 MiB
 
 
 async def verify(shell: Shell, rental_id: str) -> None:

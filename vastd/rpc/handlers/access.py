@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Final
 
 import trio
 
@@ -21,10 +22,10 @@ from vastd_protocol.methods import access as wire
 from vastd_protocol.methods import file as file_wire
 from vastd_protocol.methods.rental import RentalRef
 
-MAX_EXEC_S = 3600.0  # guess: longer belongs into a job
-MAX_OUTPUT_BYTES = 4 * 1024 * 1024  # two of them fit a frame
+MAX_EXEC_S: Final = 3600.0  # guess: longer belongs into a job
+MAX_OUTPUT_BYTES: Final = 4 * 1024 * 1024  # two of them fit a frame
 
-_REACHABLE = frozenset({Phase.VERIFYING, Phase.READY, Phase.BUSY, Phase.COLLECTING})
+_REACHABLE: Final = frozenset({Phase.VERIFYING, Phase.READY, Phase.BUSY, Phase.COLLECTING})
 
 
 def reachable(ctx: Context, rental: str | None, project: str | None) -> Rental:

@@ -3,6 +3,7 @@
 import math
 import os
 from pathlib import Path
+from typing import Final
 
 from vastd.core.job import Job, Needs
 from vastd.core.money import from_usd, show
@@ -15,7 +16,8 @@ from vastd.rpc.context import Configuration
 from vastd_protocol.methods.rental import PolicyParams
 from vastd_protocol.methods.task import Needs as WireNeeds
 
-MAX_ENV_KEYS = 200  # guess: far more than any job needs, far less than a mistake
+MAX_NUMBER: Final = 1e9  # guess: 31 years, and more dollars than anybody rents for
+MAX_ENV_KEYS: Final = 200  # guess: far more than any job needs, far less than a mistake
 
 
 def needs_of(said: WireNeeds) -> Needs:
@@ -103,8 +105,10 @@ def no_limits(said: PolicyParams, rental: Rental) -> None:
 
 
 def _positive(name: str, value: float | None) -> None:
-    if value is not None and (not math.isfinite(value) or value <= 0):
-        raise InvalidRequest(f"{name} must be a positive number, not {value}")
+    if value is not None and (not math.isfinite(value) or not 0 < value <= MAX_NUMBER):
+        raise InvalidRequest(
+            f"{name} must be a positive number, at most {MAX_NUMBER:.0f}, not {value}"
+        )
 
 
 def check_env(env: dict[str, str]) -> None:

@@ -2,6 +2,7 @@
 
 import base64
 from functools import partial
+from typing import Final
 
 import trio
 
@@ -13,8 +14,9 @@ from vastd.rpc.views.event import event_view
 from vastd_protocol.methods import event as event_wire
 from vastd_protocol.methods import log as wire
 
-MAX_LOG_BYTES = 4 * 1024 * 1024  # base64 of it fits a frame three times
-MAX_EVENTS = 1000  # guess: a page one can still read
+MAX_LOG_BYTES: Final = 4 * 1024 * 1024  # base64 of it fits a frame three times
+_LAST_CURSOR: Final = 2**63 - 1
+MAX_EVENTS: Final = 1000  # guess: a page one can still read
 
 
 @handles(wire.READ)
@@ -68,7 +70,8 @@ async def list_events(ctx: Context, params: event_wire.EventListParams) -> event
     rental = find_rental(ledger, params.rental, None) if params.rental else None
     job = find_job(ledger, params.job, None) if params.job else None
     if params.after is not None:
-        found = store.events_after(params.after, params.limit)
+        # SQLite's integers end at 64 bits; no cursor comes near.
+        found = store.events_after(min(max(params.after, 0), _LAST_CURSOR), params.limit)
     elif params.since_s is not None:
         found = store.events_since(ctx.shell.wall_clock() - params.since_s, params.limit)
     elif rental is not None:

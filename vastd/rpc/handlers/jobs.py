@@ -1,6 +1,7 @@
 """`job.*`: submitted once, carried out whoever is still listening."""
 
 from pathlib import Path
+from typing import Final
 
 import trio
 from msgspec import structs
@@ -18,7 +19,7 @@ from vastd.rpc.handlers.resolve import find_job, find_rental
 from vastd_protocol.methods import job as wire
 from vastd_protocol.methods.task import OptionView
 
-_USABLE = frozenset({Phase.PLANNED, Phase.CREATING, Phase.BOOTING, Phase.VERIFYING, Phase.READY,
+_USABLE: Final = frozenset({Phase.PLANNED, Phase.CREATING, Phase.BOOTING, Phase.VERIFYING, Phase.READY,
                      Phase.BUSY, Phase.COLLECTING})  # fmt: skip
 
 
