@@ -8,7 +8,7 @@ import logging
 import os
 import time
 from collections.abc import Iterator
-from contextlib import AsyncExitStack, contextmanager, suppress
+from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -46,6 +46,7 @@ from vastd.shell import Choice, Observations, Shell
 from vastd.ssh.identity import resolve_identity
 from vastd.ssh.known_hosts import KnownHosts
 from vastd.store.lock import locked
+from vastd.store.renting_lock import RentingLock
 from vastd.store.store import Store, keep_reserve, opened, release_reserve
 from vastd.supervisor import Supervisor
 from vastd.vast_account import VastAccount, open_account
@@ -56,7 +57,6 @@ from vastd_protocol.version import VASTD_VERSION
 
 _log = logging.getLogger(__name__)
 
-RENTING_LOCKED: Final = "renting_locked"  # note in the store: why nothing may be rented
 HOUSEKEEPING_S: Final = 86_400.0  # guess: what is kept for days and years needs no more
 
 
@@ -80,6 +80,7 @@ async def run(options: Options, stop: trio.Event) -> None:
     )
     with locked(state_dir), _store(state_dir) as store:
         keep_reserve(state_dir)
+        renting = RentingLock(state_dir)
         async with AsyncExitStack() as stack:
             account = await stack.enter_async_context(
                 open_account(config, state_dir, simulate=options.simulate)
@@ -100,11 +101,13 @@ async def run(options: Options, stop: trio.Event) -> None:
                 envs=EnvFiles(state_dir),
                 state_dir=state_dir,
                 onstart=lambda: onstart(boxes.public_key()),
-                locked=lambda: store.meta(RENTING_LOCKED),
+                locked=lambda: renting.why,
             )
             shell.envs.keep_only({j.job_id for j in ledger.jobs.values() if not j.finished})
             door = await stack.enter_async_context(listening(os.environ))
-            context = _context(shell, config, account, door, stop, simulated=options.simulate)
+            context = _context(
+                shell, config, account, door, renting, stop, simulated=options.simulate
+            )
             async with trio.open_nursery() as nursery:
                 _watch(nursery, context, door)
                 # Returns some time after `stop`: what is under way is answered first.
@@ -119,16 +122,13 @@ async def _not_yet(needs: Needs, avoid: frozenset[int], budget: Micros | None) -
 
 @contextmanager
 def _store(state_dir: Path) -> Iterator[Store]:
-    """Open the store; a damaged one is put aside and a new one locked against renting (I8)."""
-    try:
-        with opened(state_dir) as store:
-            yield store
-            return
-    except StoreDamaged as exc:
-        why = str(exc)
-        _log.error("%s", why)
-    with opened(state_dir) as store:
-        store.set_meta(RENTING_LOCKED, why)
+    """Open the store; a damaged one was put aside and renting locked, so a new one is opened (I8)."""
+    with ExitStack() as stack:
+        try:
+            store = stack.enter_context(opened(state_dir))
+        except StoreDamaged as exc:
+            _log.error("%s", exc)
+            store = stack.enter_context(opened(state_dir))
         yield store
 
 
@@ -137,6 +137,7 @@ def _context(
     config: ConfigurationHolder,
     account: VastAccount,
     door: Door,
+    renting: RentingLock,
     stop: trio.Event,
     *,
     simulated: bool,
@@ -148,7 +149,7 @@ def _context(
     shell.choose = planner.choose_again
     hub = Hub(Trail(shell.ledger), JobLogs(shell.ledger, shell.logs))
     shell.ledger.listen(partial(_publish, hub))
-    shell.progress = partial(_progress, hub)
+    shell.progress = partial(_progress, hub, shell.ledger)
     known_hosts = KnownHosts(shell.state_dir / "ssh" / "known_hosts")
     shell.ledger.listen(partial(_forget_host, known_hosts))
 
@@ -170,7 +171,9 @@ def _context(
         hub=hub,
         planner=planner,
         config=config,
-        doctor=partial(examine, shell, key_origin=account.key_origin, identity=identity),
+        doctor=partial(
+            examine, shell, key_origin=account.key_origin, identity=identity, simulated=simulated
+        ),
         info=DaemonInfo(
             version=VASTD_VERSION, pid=os.getpid(), started_at=started, simulated=simulated
         ),
@@ -179,7 +182,7 @@ def _context(
         key_origin=account.key_origin,
         identity=identity,
         known_hosts_file=known_hosts.path,
-        acknowledge=partial(shell.ledger.store.set_meta, RENTING_LOCKED, None),
+        acknowledge=renting.lift,
         stop=stop,
     )
 
@@ -249,6 +252,7 @@ def _forget_host(known_hosts: KnownHosts, change: Change) -> None:
 
 def _progress(
     hub: Hub,
+    ledger: Ledger,
     step: str,
     done: int,
     total: int | None,

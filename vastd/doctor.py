@@ -20,11 +20,15 @@ TOOLS: Final = (("ssh", "openssh-client"), ("rsync", "rsync"))
 
 
 async def examine(
-    shell: Shell, *, key_origin: Callable[[], str | None], identity: Callable[[], Path]
+    shell: Shell,
+    *,
+    key_origin: Callable[[], str | None],
+    identity: Callable[[], Path],
+    simulated: bool,
 ) -> DoctorView:
     """Return all checks; blockers keep a run from succeeding, warnings may cost something."""
     checks = [
-        await _account(shell, key_origin()),
+        await _account(shell, key_origin(), simulated=simulated),
         await _inventory(shell),
         _ssh_key(identity),
         *(_tool(name, package) for name, package in TOOLS),
@@ -43,7 +47,7 @@ def _check(name: str, level: str, text: str, fix: str | None = None) -> CheckVie
     return CheckView(id=name, level=level, text=text, fix=fix or None)
 
 
-async def _account(shell: Shell, origin: str | None) -> CheckView:
+async def _account(shell: Shell, origin: str | None, *, simulated: bool) -> CheckView:
     where = f" (key from {origin})" if origin else ""
     try:
         with trio.fail_after(ASK_LIMIT_S):
@@ -52,7 +56,7 @@ async def _account(shell: Shell, origin: str | None) -> CheckView:
         fix = exc.hint or "set VAST_API_KEY, or write the key to ~/.config/vastai/vast_api_key"
         return _check("vast", "blocker", f"Vast does not accept the key{where}: {exc}", fix)
     except (ProviderError, trio.TooSlowError) as exc:
-        return _check("vast", "blocker", f"Vast cannot be asked: {exc}", "check the network")
+        return _check("vast", "blocker", f"Vast cannot be asked: {exc}", _way(simulated=simulated))
     if account.credit is None:
         return _check("vast", "warning", f"the key works{where}; the credit could not be read")
     text = f"the key works{where}; credit {show(account.credit)}"
@@ -61,6 +65,12 @@ async def _account(shell: Shell, origin: str | None) -> CheckView:
     if account.credit < LOW_CREDIT:
         return _check("vast", "warning", text, "add credit: at zero every machine is stopped")
     return _check("vast", "ok", text)
+
+
+def _way(*, simulated: bool) -> str:
+    if simulated:
+        return "the simulated Vast has ended (simulator/service.log says why): restart vastd"
+    return "check the network"
 
 
 async def _inventory(shell: Shell) -> CheckView:
@@ -72,7 +82,7 @@ async def _inventory(shell: Shell) -> CheckView:
             "inventory",
             "blocker",
             f"what exists at Vast is not known: {why}",
-            "wait, or see `vast`",
+            "see the check of Vast above; it is listed again by itself",
         )
     orphans = len(inventory.orphans)
     text = f"{len(inventory.foreign)} foreign instances (never touched), {orphans} orphans"

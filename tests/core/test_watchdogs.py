@@ -22,7 +22,7 @@ from vastd.core import watchdogs
 from vastd.core.job import JobState
 from vastd.core.money import Micros, from_usd
 from vastd.core.observed import Beat, Sighting
-from vastd.core.rental import Phase, Policy, RateSegment, Trigger
+from vastd.core.rental import Phase, Policy, RateSegment, Rental, Trigger
 from vastd.core.watchdogs import End, Warn, Watch
 
 HOUR = 3600.0
@@ -98,7 +98,30 @@ def test_a_warning_is_due_at_its_instant_and_once(watch: Watch, name: str, at: f
 
 def test_every_watchdog_has_a_row_above() -> None:
     ends = {"max_runtime", "heartbeat", "boot_overdue", "idle", "budget"}
-    assert {dog.name for dog in watchdogs.ALL} == ends | {name for _, name, _ in WARNS}
+    # `held` has tests of its own: its warning returns every day.
+    assert {dog.name for dog in watchdogs.ALL} == ends | {"held"} | {name for _, name, _ in WARNS}
+
+
+@pytest.mark.parametrize(
+    "rental",
+    [
+        a_rental(Phase.STOPPED),
+        a_rental(Phase.READY, collect_failures=5, collect_failed_at=T0),
+    ],
+)
+def test_a_machine_kept_for_results_is_told_of_every_day(rental: Rental) -> None:
+    job = a_job(JobState.FAILED, started_at=T0 - 100, ended_at=T0 - 50)
+
+    def told(warned: set[str], now: float) -> list[str]:
+        again = structs.replace(rental, rates=(), warned=frozenset(warned))
+        due, _ = watchdogs.check([a_watch(again, job)], now)
+        return [a.watchdog for a in due if isinstance(a, Warn) and a.watchdog.startswith("held")]
+
+    assert told(set(), T0 - 1) == []
+    assert told(set(), T0) == ["held-1"]
+    assert told({"held-1"}, T0 + 24 * HOUR - 1) == []
+    assert told({"held-1"}, T0 + 24 * HOUR) == ["held-2"]
+    assert watchdogs.held(a_watch(rental, a_done_job())) is None
 
 
 def test_all_due_alarms_come_back_gravest_first() -> None:

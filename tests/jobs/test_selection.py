@@ -204,3 +204,13 @@ async def test_a_name_that_is_no_utf8_is_kept_byte_for_byte(tmp_path: Path) -> N
 def test_the_walk_yields_between_directories() -> None:
     # A project of 100,000 files must not hold up the watchdogs.
     assert "checkpoint" in Path(selection_module.__file__).read_text()
+
+
+async def test_logs_that_were_brought_home_are_not_sent_to_the_next_machine(tmp_path: Path) -> None:
+    for name in ("logs/jwv63ner.log", "logs/june.log", "logs/train.log", "sub/logs/jwv63ner.log"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+
+    sent = {entry.path for entry in (await select(ProjectSource(root=tmp_path))).files}
+
+    assert sent == {"logs/june.log", "logs/train.log", "sub/logs/jwv63ner.log"}

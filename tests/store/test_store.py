@@ -16,6 +16,7 @@ from vastd.core.rental import Phase
 from vastd.errors import StoreDamaged, StoreError, StoreLocked, StoreTooNew
 from vastd.store import store as module
 from vastd.store.lock import locked
+from vastd.store.renting_lock import RentingLock
 from vastd.store.schema import MIGRATIONS
 from vastd.store.store import (
     ANSWERS_KEPT_S,
@@ -122,14 +123,6 @@ def test_the_first_answer_to_a_request_stands_for_a_week(store: Store) -> None:
     assert store.answer("q1") == b"one"
     store.prune(time.time() + ANSWERS_KEPT_S + 60)
     assert store.answer("q1") is None
-
-
-def test_notes_are_written_and_removed(store: Store) -> None:
-    store.set_meta("why", "damaged")
-    assert store.meta("why") == "damaged"
-
-    store.set_meta("why", None)
-    assert store.meta("why") is None
 
 
 # -- damage
@@ -377,3 +370,35 @@ def test_a_state_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 
 def test_the_records_are_about_what_they_say() -> None:
     assert (a_rental().rental_id, a_job().job_id) == (RENTAL_ID, JOB_ID)
+
+
+@pytest.mark.parametrize("damage", ["lost", "garbage"])
+def test_renting_is_locked_before_a_damaged_store_is_put_aside(
+    state_dir: Path, damage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kill right after the damage was noticed leaves the damage or the note, never neither."""
+    with opened(state_dir):
+        pass
+    (state_dir / "owner").write_text("abcd1234\n")
+    if damage == "lost":
+        (state_dir / "vastd.db").unlink()
+    else:
+        (state_dir / "vastd.db").write_bytes(b"no database" * 1000)
+    monkeypatch.setattr("vastd.store.store._quarantine", _killed)
+    monkeypatch.setattr("vastd.store.store._connect_new", _killed)
+
+    with pytest.raises(Killed), opened(state_dir):
+        pass
+
+    lock = RentingLock(state_dir)
+    assert lock.why is not None
+    lock.lift()
+    assert RentingLock(state_dir).why is None
+
+
+class Killed(Exception):
+    pass
+
+
+def _killed(path: Path) -> None:
+    raise Killed

@@ -53,11 +53,12 @@ class Installed:
         """Return the installed program beside this interpreter."""
         return str(Path(sys.executable).with_name(name))
 
-    def start(self, *options: str) -> None:
+    def start(self, *options: str, simulate: bool = True) -> None:
         """Start the daemon and return when it answers."""
+        mode = ["--simulate"] if simulate else []
         log = (self.root / "vastd.log").open("ab")
         self.daemon = subprocess.Popen(
-            [self.program("vastd"), "--simulate", *options], env=self.env, cwd=self.root,
+            [self.program("vastd"), *mode, *options], env=self.env, cwd=self.root,
             stdin=subprocess.DEVNULL, stdout=log, stderr=log,
         )  # fmt: skip
         log.close()
@@ -132,12 +133,13 @@ class Installed:
 
     # -- the simulator
 
-    def simulator(self, path: str, body: bytes | None = None) -> dict:  # type: ignore[type-arg]
+    def simulator(self, path: str, body: bytes | None = None, method: str | None = None) -> dict:  # type: ignore[type-arg]
         """Ask the simulator what only a simulator knows."""
         info = json.loads((self.state / "simulator" / "service.json").read_bytes())
         request = urllib.request.Request(
             info["url"] + path,
             data=body,
+            method=method,
             headers={"Authorization": f"Bearer {info['control_token']}"},
         )
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))

@@ -19,6 +19,12 @@ def _why(source: str) -> dict[str, str]:
     return {"source": source}
 
 
+def _later(source: str) -> dict[str, str]:
+    """Return the source of a setting that is read and checked, and has no effect yet: whoever sets
+    it must not believe that it protects him."""
+    return {"source": f"NOT IN FORCE YET; {source}"}
+
+
 class Profile(StrEnum):
     """Whose file formats and defaults a project follows."""
 
@@ -81,7 +87,7 @@ class DefaultsTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Meta(extra=_why("unset: ~/.ssh/id_ed25519, else a key vastd makes in its state")),
     ] = None
     ssh_config: Annotated[
-        bool, Meta(extra=_why("off: the files of your own ssh are yours unless you say so"))
+        bool, Meta(extra=_later("off: the files of your own ssh are yours unless you say so"))
     ] = False
 
     def image_for(self, profile: Profile | None = None) -> str:
@@ -113,7 +119,7 @@ class TimingTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         Seconds, Meta(extra=_why("REQUIREMENTS C-06: 20 attempts fit into the budget"))
     ] = 15.0
     ssh_connect_s: Annotated[
-        Seconds, Meta(extra=_why("REQUIREMENTS SSH-03: connect timeout of both workflows"))
+        Seconds, Meta(extra=_later("REQUIREMENTS SSH-03: connect timeout of both workflows"))
     ] = 15.0
     settle_s: Annotated[
         Seconds, Meta(extra=_why("a listing may lag behind a create or destroy; guess"))
@@ -131,18 +137,18 @@ class TimingTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         Seconds, Meta(extra=_why("from SIGTERM to the end: time to write a checkpoint; guess"))
     ] = 60.0
     lease_s: Annotated[
-        Seconds, Meta(extra=_why("a machine nobody renews ends itself after an hour"))
+        Seconds, Meta(extra=_later("a machine nobody renews ends itself after an hour"))
     ] = 3600.0
     lease_renew_s: Annotated[
-        Seconds, Meta(extra=_why("12 renewals may fail before a lease of an hour runs out"))
+        Seconds, Meta(extra=_later("12 renewals may fail before a lease of an hour runs out"))
     ] = 300.0
     lease_while_busy: Annotated[
         Literal["deadline", "lease_s"],
-        Meta(extra=_why("a closed laptop must not end a running job before its deadline")),
+        Meta(extra=_later("a closed laptop must not end a running job before its deadline")),
     ] = "deadline"
     on_expiry: Annotated[
         Literal["stop_if_uncollected", "destroy"],
-        Meta(extra=_why("stopped storage costs cents, lost results cost the whole run")),
+        Meta(extra=_later("stopped storage costs cents, lost results cost the whole run")),
     ] = "stop_if_uncollected"
     attempts: Annotated[
         int,
@@ -153,13 +159,13 @@ class TimingTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class BudgetTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Caps in dollars; 0 rents nothing."""
+    """Caps in dollars; 0 rents nothing. Of one job and per hour only, so far."""
 
     per_job_usd: Annotated[
         float, Meta(ge=0, le=1_000_000, extra=_why("a mistake should cost a lunch; guess"))
     ] = 10.0
     per_day_usd: Annotated[
-        float, Meta(ge=0, le=1_000_000, extra=_why("one large GPU for a night; guess"))
+        float, Meta(ge=0, le=1_000_000, extra=_later("one large GPU for a night; guess"))
     ] = 25.0
     max_dph_usd: Annotated[
         float,
@@ -168,10 +174,10 @@ class BudgetTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         ),
     ] = 4.0
     per_project_usd: Annotated[
-        Annotated[float, Meta(ge=0, le=1_000_000)] | None, Meta(extra=_why("unset: no cap"))
+        Annotated[float, Meta(ge=0, le=1_000_000)] | None, Meta(extra=_later("unset: no cap"))
     ] = None
     per_month_usd: Annotated[
-        Annotated[float, Meta(ge=0, le=1_000_000)] | None, Meta(extra=_why("unset: no cap"))
+        Annotated[float, Meta(ge=0, le=1_000_000)] | None, Meta(extra=_later("unset: no cap"))
     ] = None
     warn_percent: Annotated[
         float, Meta(gt=0, le=100, extra=_why("early enough to finish or raise the cap; guess"))
@@ -183,7 +189,7 @@ class WebsocketTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     port: Annotated[
         Annotated[int, Meta(ge=1, le=65_535)] | None,
-        Meta(extra=_why("unset: no TCP port is opened; the socket speaks WebSocket too")),
+        Meta(extra=_later("unset: no TCP port is opened; the socket speaks WebSocket too")),
     ] = None
     origins: Annotated[
         tuple[WebOrigin, ...],

@@ -26,11 +26,14 @@ _STORAGE_ONLY: Final = frozenset(
 
 
 def cost(rental: Rental, now: float) -> Micros:
-    """Return what `rental` has cost until `now`, each segment rounded up."""
+    """Return what `rental` has cost until `now`, each segment rounded up.
+
+    `now` may lie in the past: what began later costs nothing by then.
+    """
     ends = [*(segment.since for segment in rental.rates[1:]), now]
     return Micros(
         sum(
-            for_seconds(segment.rate, until - segment.since)
+            for_seconds(segment.rate, min(until, now) - segment.since)
             # Without segments nothing bills yet, and `ends` holds only `now`.
             for segment, until in zip(rental.rates, ends, strict=False)
         )

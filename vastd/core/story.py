@@ -56,7 +56,7 @@ def _of_rental(event: ev.RentalEvent) -> Line:
         case ev.JobLeft(job_id=job_id):
             return Line(text=f"job {job_id} ended; collecting")
         case ev.CollectVerified():
-            return Line(text="everything declared is home and verified")
+            return Line(text="what exists of the declared outputs is home and verified")
         case ev.CollectFailed(why=why):
             return Line(text=f"collecting failed, the machine is kept: {why}", severity="warning")
         case _:

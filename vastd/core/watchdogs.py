@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from vastd.core import billing, money
 from vastd.core.job import Job, JobState
-from vastd.core.limits import Limits
+from vastd.core.limits import COLLECT_TRIES, Limits
 from vastd.core.observed import Sighting, World
 from vastd.core.rental import Phase, Policy, Rental, Trigger
 
@@ -236,6 +236,28 @@ def listing_stale(watch: Watch) -> Alarm | None:
 LISTING_STALE_S: Final = 300.0  # guess: five idle intervals
 
 
+def held(watch: Watch) -> Alarm | None:
+    """Say once a day that a machine is kept, and billed, only for results that are not home."""
+    rental = watch.rental
+    waiting = any(job.finished and job.uncollected for job in watch.jobs)
+    stuck = rental.phase is Phase.STOPPED or (
+        rental.phase is Phase.READY and rental.collect_failures >= COLLECT_TRIES
+    )
+    if not waiting or not stuck:
+        return None
+    told = sum(1 for name in rental.warned if name.startswith("held"))
+    since = max(rental.phase_since, rental.collect_failed_at or 0.0)
+    why = (
+        f"kept for results that are not home, at {money.show_rate(billing.rate(rental))}; "
+        "when it can be reached again they are collected, `vastctl destroy --force --reason TEXT` "
+        "gives them up"
+    )
+    return _warn(watch, f"held-{told + 1}", since + told * HELD_WARN_S, why)
+
+
+HELD_WARN_S: Final = 86_400.0  # guess: daily is neither silence nor noise
+
+
 class Watchdog(Struct, frozen=True, kw_only=True):
     """A watchdog with the words `vastctl explain` shows."""
 
@@ -318,6 +340,13 @@ ALL: Final = (
         watches="GPU use of a machine without a job",
         limit=_idle_text,
         action="collect and destroy if idle_s was set, else warn",
+    ),
+    Watchdog(
+        name="held",
+        check=held,
+        watches="days since a machine is kept for results that are not home",
+        limit=lambda _: f"{HELD_WARN_S:.0f} s",
+        action="warn, every day",
     ),
     Watchdog(
         name="destroy_unconfirmed",

@@ -26,6 +26,7 @@ LOOK_BUSY_S: Final = 1.0  # guess: while output comes, `logs -f` should feel liv
 LOOK_QUIET_S: Final = 5.0  # guess: one round trip on an open connection
 LOG_CHUNK_BYTES: Final = 1024 * 1024  # bounds memory whatever the job prints
 LOOK_TIMEOUT_S: Final = 120.0  # guess: a look that hangs longer is a lost connection
+KILLED_EXIT_CODE: Final = 137  # POSIX shells: 128 + SIGKILL, which is what the kernel's OOM sends
 
 _STATE_OF_END: Final = {
     Trigger.USER: JobState.CANCELLED,
@@ -53,7 +54,9 @@ async def attend(shell: Shell, rental_id: str, job_id: str) -> None:
             continue
         except StoreError as exc:
             _log.error("job=%s %s", job_id, exc)  # full disk at home: the job goes on
-        await _pause(shell, rental_id, job_id, LOOK_BUSY_S if busy else LOOK_QUIET_S)
+        # In its grace time a job is near its end, and the machine bills until that is seen.
+        soon = busy or shell.ledger.job(job_id).term_at is not None
+        await _pause(shell, rental_id, job_id, LOOK_BUSY_S if soon else LOOK_QUIET_S)
 
 
 async def _pause(shell: Shell, rental_id: str, job_id: str, seconds: float) -> None:
@@ -218,6 +221,9 @@ def _verdict(
         return JobState.FAILED, "it was killed without an exit code (out of memory?)", "killed"
     if snapshot.exit_code == 0:
         return JobState.SUCCEEDED, "exit code 0", None
+    if snapshot.exit_code == KILLED_EXIT_CODE:
+        why = f"exit code {KILLED_EXIT_CODE}: killed by SIGKILL (out of memory?)"
+        return JobState.FAILED, why, "killed"
     return JobState.FAILED, f"exit code {snapshot.exit_code}", None
 
 

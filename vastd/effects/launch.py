@@ -79,10 +79,17 @@ async def _start(shell: Shell, box: Box, rental_id: str, job: Job) -> None:
 
 
 def _order(shell: Shell, job: Job) -> JobOrder:
+    env = shell.envs.load(job.job_id)
+    if lost := sorted(set(job.env_keys) - set(env)):
+        # Running without them would fail later, and dearer, for a reason nobody finds.
+        raise TransferFailed(
+            f"the environment of job {job.job_id!r} is lost: {', '.join(lost)}",
+            hint="submit it again",
+        )
     return JobOrder(
         job_id=job.job_id,
         command=job.command,
-        env=shell.envs.load(job.job_id),
+        env=env,
         heartbeat_path=job.policy.heartbeat_path,
     )
 

@@ -1,5 +1,6 @@
 """Patterns that decide about a project's files: built-in excludes, ignore files, includes."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -27,6 +28,8 @@ EXCLUDED_SUFFIXES: Final = (
     ".tflite", ".pyc", ".pyo",
 )  # fmt: skip
 EXCLUDED_FILES: Final = frozenset({".DS_Store", "Thumbs.db", "vast-instances.json"})
+# What collecting writes there: the logs of earlier jobs are not part of the next one's code.
+OWN_LOG: Final = re.compile(r"logs/j[a-z0-9]{6,}\.log")
 IGNORE_FILES: Final = (".gitignore", ".vastdignore")  # in order: the later one has the last word
 
 

@@ -24,6 +24,7 @@ from vastd.jobs.patterns import (
     EXCLUDED_DIRS,
     EXCLUDED_FILES,
     EXCLUDED_SUFFIXES,
+    OWN_LOG,
     ROOT_OUTPUT_DIRS,
     Includes,
     compile_patterns,
@@ -147,6 +148,8 @@ class _Walk:
             return True
         name = entry.name
         if name in EXCLUDED_FILES or name.lower().endswith(EXCLUDED_SUFFIXES):
+            return False
+        if OWN_LOG.fullmatch(path):
             return False
         return not self._excludes.match_file(path) and not is_ignored(ignores, path)
 

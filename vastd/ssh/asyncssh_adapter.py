@@ -30,7 +30,7 @@ from vastd.errors import (
     TransferFailed,
 )
 from vastd.jobs.port import Endpoint
-from vastd.ssh.asyncssh_errors import caused_by, reason, translated
+from vastd.ssh.asyncssh_errors import caused_by, read_key, reason, translated
 from vastd.ssh.asyncssh_files import AsyncsshFiles
 from vastd.ssh.asyncssh_streams import Capture, Process, end_channel
 from vastd.ssh.known_hosts import KnownHosts, host_key_changed
@@ -150,6 +150,9 @@ class _Dialer:
             # The key exchange before it proved that the peer owns the key it showed.
             self._record(instance_id, witness)
             raise
+        finally:
+            if not witness.connected:
+                peer.close()  # cancelled before asyncssh took it over
         self._record(instance_id, witness)
         return _Connection(self._loop, connection, endpoint, where, witness)
 
@@ -186,7 +189,7 @@ class _Dialer:
             sock=peer,
             config=None,
             username=endpoint.user,
-            client_keys=[asyncssh.read_private_key(self._identity)],
+            client_keys=[read_key(self._identity)],
             client_factory=lambda: witness,
             # A callable, because an empty list would mean the user's own known_hosts file.
             known_hosts=lambda *_: ([asyncssh.import_public_key(k) for k in known], [], []),
@@ -209,8 +212,12 @@ class _HostKeyWitness(asyncssh.SSHClient):
     def __init__(self, known_key: str | None) -> None:
         self.known_key = known_key
         self.first_key: str | None = None
+        self.connected = False
         self.lost: Exception | None = None  # None while open, and after our own close
         self._saw_other_key = False
+
+    def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
+        self.connected = True
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.lost = exc
@@ -322,13 +329,13 @@ class _Connection:
         """Open a channel; when sshd has none left, wait for one that is just being closed."""
         for pause_s in _REOPEN_PAUSES_S:
             try:
-                return await self._loop.run_aio_coroutine(_aio_open(opening(), discard))
+                return await self._loop.run_aio_coroutine(_aio_open(opening, discard))
             except asyncssh.ChannelOpenError:
                 if self._connection.is_closed():
                     raise
             # sshd counts a session until it has reaped the child, a little after we saw it end.
             await trio.sleep(pause_s)
-        return await self._loop.run_aio_coroutine(_aio_open(opening(), discard))
+        return await self._loop.run_aio_coroutine(_aio_open(opening, discard))
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -369,12 +376,12 @@ class _Connection:
             self._connection.abort()
 
 
-async def _aio_open(opening: Awaitable[T], discard: Callable[[T], None]) -> T:
+async def _aio_open(opening: Callable[[], Awaitable[T]], discard: Callable[[T], None]) -> T:
     """Open something; when cancelled meanwhile, discard it as soon as it is open.
 
     A channel that nobody knows would occupy one of the few that sshd allows.
     """
-    task = asyncio.ensure_future(opening)
+    task = asyncio.ensure_future(opening())
 
     def discard_late(done: "asyncio.Future[T]") -> None:
         if not done.cancelled() and done.exception() is None:

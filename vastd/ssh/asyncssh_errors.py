@@ -2,10 +2,26 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import asyncssh
 
-from vastd.errors import SshAuthRejected, SshClosed, SshTimeout
+from vastd.errors import ConfigError, SshAuthRejected, SshClosed, SshTimeout
+
+
+def read_key(path: Path) -> asyncssh.SSHKey:
+    """Read the private key we log in with.
+
+    Raises:
+        ConfigError: it is gone or cannot be read any more.
+    """
+    try:
+        return asyncssh.read_private_key(path)
+    except (OSError, asyncssh.KeyImportError) as exc:
+        raise ConfigError(
+            f"the ssh key {str(path)!r} cannot be used: {exc}",
+            hint="set defaults.ssh_key to a private key file without a passphrase",
+        ) from exc
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from vastd.core import events as ev
 from vastd.core.job import Job
 from vastd.core.rental import Rental
 from vastd.errors import StoreDamaged, StoreError
+from vastd.store.renting_lock import RentingLock
 from vastd.store.schema import migrate, require_known
 
 DATABASE: Final = "vastd.db"
@@ -44,7 +45,6 @@ class Store:
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self._connection = connection
         self._path = path
-        self._notes: dict[str, str] | None = None  # None until asked for, and after a change
 
     def write(
         self,
@@ -153,26 +153,6 @@ class Store:
         """Return the newest cursor; 0 when there are no events."""
         return int(self._read("SELECT COALESCE(MAX(cursor), 0) FROM events", ())[0][0])
 
-    def meta(self, key: str) -> str | None:
-        """Return a note of the store about itself; asked often, and only we write them (I5)."""
-        if self._notes is None:
-            self._notes = dict(self._read("SELECT key, value FROM meta", ()))
-        return self._notes.get(key)
-
-    def set_meta(self, key: str, value: str | None) -> None:
-        """Write or, with None, remove a note."""
-        try:
-            with _transaction(self._connection):
-                if value is None:
-                    self._connection.execute("DELETE FROM meta WHERE key = ?", (key,))
-                else:
-                    self._connection.execute(
-                        "INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value)
-                    )
-        except sqlite3.Error as exc:
-            raise StoreError(f"cannot write {self._path}: {exc}") from exc
-        self._notes = None
-
     def prune(self, now: float) -> None:
         """Drop answers after 7 days and events after a year."""
         try:
@@ -226,9 +206,11 @@ def opened(state_dir: Path) -> Iterator[Store]:
     """
     path = state_dir / DATABASE
     if _is_lost(path):
+        why = f"the store {path} is missing or empty although this state directory was in use"
+        RentingLock(state_dir).lock(why)
         _connect_new(path)
         raise StoreDamaged(
-            f"the store {path} is missing or empty although this state directory was in use",
+            why,
             hint="machines are looked for by their labels; see `vastctl doctor`",
         )
     connection = _connect(path)
@@ -282,6 +264,7 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
         if isinstance(exc, sqlite3.OperationalError) and not _is_damage(exc):
             raise StoreError(f"cannot use {path}: {exc}") from exc
         connection.close()
+        RentingLock(path.parent).lock(f"the store {path} was damaged ({exc})")
         aside = _quarantine(path)
         raise StoreDamaged(
             f"the store {path} is damaged ({exc}); it was kept as {aside.name}",

@@ -69,9 +69,10 @@ async def list_events(ctx: Context, params: event_wire.EventListParams) -> event
     ledger, store = ctx.shell.ledger, ctx.shell.ledger.store
     rental = find_rental(ledger, params.rental, None) if params.rental else None
     job = find_job(ledger, params.job, None) if params.job else None
-    if params.after is not None:
-        # SQLite's integers end at 64 bits; no cursor comes near.
-        found = store.events_after(min(max(params.after, 0), _LAST_CURSOR), params.limit)
+    # SQLite's integers end at 64 bits; no cursor comes near.
+    after = None if params.after is None else min(max(params.after, 0), _LAST_CURSOR)
+    if after is not None:
+        found = store.events_after(after, params.limit)
     elif params.since_s is not None:
         found = store.events_since(ctx.shell.wall_clock() - params.since_s, params.limit)
     elif rental is not None:
@@ -81,7 +82,7 @@ async def list_events(ctx: Context, params: event_wire.EventListParams) -> event
     else:
         found = store.events_before_end(params.limit)
     views = [event_view(stored.cursor, stored.event) for stored in found]
-    cursor = views[-1].cursor if views else params.after or store.last_cursor()
+    cursor = views[-1].cursor if views else after or store.last_cursor()
     kept = [
         view
         for view in views

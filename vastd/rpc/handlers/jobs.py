@@ -233,4 +233,8 @@ def _settled(ctx: Context, job: Job) -> bool:
         return False
     if job.collect_final:
         return rental.phase in (Phase.READY, Phase.STOPPED)  # held for the user
-    return rental.policy.keep or not job.rents or rental.purpose != "job"
+    if rental.policy.keep or rental.purpose != "job":
+        return True
+    # It ends when its last job is done: whoever only used it need not wait for the others.
+    others = ctx.shell.ledger.jobs_of(rental.rental_id)
+    return not job.rents and any(not other.finished for other in others)

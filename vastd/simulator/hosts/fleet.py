@@ -8,6 +8,7 @@ Rules
    contract goes on billing.
 """
 
+import contextlib
 import functools
 import logging
 import os
@@ -147,7 +148,7 @@ class Fleet:
                 if contract.is_up:
                     await self._run(host)
                     if contract.alive:
-                        self._market.set_access(contract.instance_id, host.bind())
+                        self._announce(host, keep_direct=False)
                 else:
                     await self._wait_change()
         finally:
@@ -157,6 +158,13 @@ class Fleet:
             self.hosts.pop(contract.instance_id, None)
             self.poke()
         LOG.info("gone instance=%d", contract.instance_id)
+
+    def _announce(self, host: Host, *, keep_direct: bool) -> None:
+        """Tell the market where the next run will answer."""
+        # The call advances the market, which may end the contract in that very moment.
+        with contextlib.suppress(MarketRefused):
+            access = host.bind(keep_direct=keep_direct)
+            self._market.set_access(host.contract.instance_id, access)
 
     async def _run(self, host: Host) -> None:
         """Carry one run of an instance, from container start to its end."""
@@ -210,7 +218,7 @@ class Fleet:
                 finally:
                     host.sshd = None
             if self._is_on(host, run):  # sshd alone went away, as on an overloaded machine
-                self._market.set_access(contract.instance_id, host.bind(keep_direct=True))
+                self._announce(host, keep_direct=True)
 
     def _is_on(self, host: Host, run: tuple[int, int]) -> bool:
         contract = host.contract
