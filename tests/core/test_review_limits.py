@@ -41,7 +41,9 @@ def test_a_budget_over_the_cap_is_refused_not_cut() -> None:
 def test_limits_that_would_be_ignored_on_an_existing_machine_are_refused() -> None:
     with pytest.raises(InvalidRequest, match="budget_usd, max_runtime_s"):
         no_limits(PolicyParams(budget_usd=1.0, max_runtime_s=60.0), a_rental())
-    no_limits(PolicyParams(heartbeat_path="hb.json", keep=True), a_rental())
+    with pytest.raises(InvalidRequest, match="keep: rental"):
+        no_limits(PolicyParams(keep=True), a_rental(purpose="job"))
+    no_limits(PolicyParams(heartbeat_path="hb.json", keep=True), a_rental(purpose="interactive"))
 
 
 def test_a_job_is_over_only_when_its_machine_can_take_nothing_with_it_any_more() -> None:

@@ -97,7 +97,8 @@ def no_limits(said: PolicyParams, rental: Rental) -> None:
     """
     limits = ("budget_usd", "max_runtime_s", "idle_s")
     given = [name for name in limits if getattr(said, name) is not None]
-    given += ["keep"] if said.keep else []
+    ends_itself = rental.purpose == "job" and not rental.policy.keep
+    given += ["keep"] if said.keep and ends_itself else []
     if given:
         raise InvalidRequest(
             f"{', '.join(given)}: rental {rental.name!r} keeps the limits it was rented with",
