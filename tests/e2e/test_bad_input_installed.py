@@ -223,7 +223,7 @@ def asked(vast: Installed, method: str, params: object) -> dict[str, Any]:
     with connection(vast) as line, line.makefile("rb") as answers:
         line.sendall(json.dumps(message).encode() + b"\n")
         for raw in answers:
-            if (answer := json.loads(raw)).get("id") == 7:
+            if (answer := json.loads(raw)).get("id", 7) in (7, None) and "method" not in answer:
                 assert isinstance(answer, dict)
                 return answer
     raise AssertionError(f"{method} was not answered")

@@ -201,7 +201,7 @@ def test_an_idle_machine_ends_itself_when_that_was_asked_for(
     )
     assert done.returncode == 0, done.stderr
 
-    vast.wait_for("became_gone", after=after)
+    vast.wait_for("absence_proven", after=after)
 
     rental = vast.json("show", "idler")
     assert (rental["phase"], rental["end_reason"]) == ("gone", "idle")

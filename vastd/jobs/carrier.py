@@ -20,11 +20,12 @@ from vastd.jobs.remote_files import RemoteFile
 from vastd.jobs.remote_shell import RemoteShell
 from vastd.jobs.rsync import RsyncJob, RsyncLink, RsyncUnusable, copy, local_rsync_works
 from vastd.jobs.selection import SelectedFile
-from vastd.ssh.port import SftpFiles
+from vastd.ssh.port import SftpFiles, Upload
 
 logger = logging.getLogger(__name__)
 
 _SFTP_WORKERS: Final = 16  # guess: hides round trips of small files, few open files
+_RESUMED_FROM_BYTES: Final = 1024 * 1024  # guess: smaller files cost less than asking for them
 _PARTIAL_SUFFIX: Final = ".vastd-part"
 
 
@@ -164,12 +165,20 @@ async def _upload(
 ) -> None:
     target = root.rstrip(b"/") + b"/" + os.fsencode(file.path)
     partial = target + os.fsencode(_PARTIAL_SUFFIX)
-    held = await sftp.size(partial) or 0
+    held = 0
+    if file.bytes >= _RESUMED_FROM_BYTES:
+        held = await sftp.size(partial) or 0
     offset = held if held <= file.bytes else 0
     progress(offset)
-    await sftp.upload(file.source, partial, offset, progress)
-    await sftp.set_attributes(partial, file.mode, file.mtime)
-    await sftp.rename(partial, target)
+    order = Upload(
+        source=file.source,
+        partial=partial,
+        target=target,
+        offset=offset,
+        mode=file.mode,
+        mtime=file.mtime,
+    )
+    await sftp.upload(order, progress)
 
 
 async def _download(

@@ -13,6 +13,7 @@ from typing import Any, Final, Self
 import asyncssh
 
 from vastd.errors import TransferFailed
+from vastd.ssh.port import Upload
 
 _CHUNK_BYTES: Final = 1024 * 1024  # guess: a few dozen packets in flight; bounds memory per copy
 
@@ -87,36 +88,26 @@ class AsyncsshFiles:
             return None
         return int(attributes.size or 0)
 
-    async def make_dirs(self, path: bytes) -> None:
-        with self._errors(f"making the directory {path!r}"):
-            await self._cross(self._client.makedirs(path, exist_ok=True))
-
-    async def upload(
-        self, source: Path, target: bytes, offset: int, progress: Callable[[int], None]
-    ) -> None:
-        with _LocalFile(source, "rb") as file, self._errors(f"writing {target!r}"):
-            await self._cross(self._aio_upload(file, target, offset, progress))
+    async def upload(self, order: Upload, progress: Callable[[int], None]) -> None:
+        with _LocalFile(order.source, "rb") as file, self._errors(f"writing {order.target!r}"):
+            await self._cross(self._aio_upload(file, order, progress))
 
     async def _aio_upload(
-        self, file: _LocalFile, target: bytes, offset: int, progress: Callable[[int], None]
+        self, file: _LocalFile, order: Upload, progress: Callable[[int], None]
     ) -> None:
+        """Do all of it in one go: small files cost as few turns of the loop as possible."""
+        offset, mode = order.offset, "r+b" if order.offset else "wb"
         file.seek(offset)
-        async with self._client.open(target, "r+b" if offset else "wb", encoding=None) as remote:
+        async with self._client.open(order.partial, mode, encoding=None) as remote:
             if offset:
                 await remote.truncate(offset)
             while chunk := file.read(_CHUNK_BYTES):
                 await remote.write(chunk, offset)
                 offset += len(chunk)
                 progress(len(chunk))
-
-    async def set_attributes(self, path: bytes, mode: int, mtime: float) -> None:
-        attributes = asyncssh.SFTPAttrs(permissions=mode, atime=int(mtime), mtime=int(mtime))
-        with self._errors(f"setting the mode of {path!r}"):
-            await self._cross(self._client.setstat(path, attributes))
-
-    async def rename(self, old: bytes, new: bytes) -> None:
-        with self._errors(f"renaming {old!r}"):
-            await self._cross(self._client.posix_rename(old, new))
+            when = int(order.mtime)
+            await remote.setstat(asyncssh.SFTPAttrs(permissions=order.mode, atime=when, mtime=when))
+        await self._client.posix_rename(order.partial, order.target)
 
     async def download(
         self, source: bytes, target: Path, offset: int, progress: Callable[[int], None]

@@ -55,6 +55,17 @@ class SshProcess(Protocol):
         ...
 
 
+class Upload(Struct, frozen=True, kw_only=True):
+    """A local file to send, from byte `offset` on, into `partial`, which becomes `target`."""
+
+    source: Path
+    partial: bytes
+    target: bytes
+    offset: int  # what `partial` holds already; it is cut there first
+    mode: int  # permission bits
+    mtime: float
+
+
 class SftpFiles(Protocol):
     """Files on the machine. Paths are absolute bytes.
 
@@ -66,25 +77,11 @@ class SftpFiles(Protocol):
         """Return the size of a regular file, or None if there is none."""
         ...
 
-    async def make_dirs(self, path: bytes) -> None:
-        """Make a directory and its parents; existing ones are fine."""
-        ...
-
-    async def upload(
-        self, source: Path, target: bytes, offset: int, progress: Callable[[int], None]
-    ) -> None:
-        """Write `source` from byte `offset` on into `target`, cutting `target` there first.
+    async def upload(self, order: Upload, progress: Callable[[int], None]) -> None:
+        """Write one file; it appears under its name when it is whole.
 
         `progress` gets the number of new bytes of each chunk.
         """
-        ...
-
-    async def set_attributes(self, path: bytes, mode: int, mtime: float) -> None:
-        """Set permission bits and modification time."""
-        ...
-
-    async def rename(self, old: bytes, new: bytes) -> None:
-        """Rename atomically, replacing `new`."""
         ...
 
     async def download(
