@@ -40,6 +40,12 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
         # The base class would import shutil to learn the width, with every option that is added.
         super().__init__(prog, width=_columns() - 2)
 
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        # As the base class, but a name such as `offer-gone` is not broken: it is to be copied.
+        from textwrap import wrap
+
+        return wrap(" ".join(text.split()), width, break_on_hyphens=False)
+
 
 def _columns() -> int:
     said = os.environ.get("COLUMNS", "")
@@ -191,7 +197,7 @@ def make_parser(prog: str, name: str, command: Command, action: str | None) -> A
     """Return the parser of one command. `action` is its second word, where it has one."""
     parser = _Parser(
         prog=prog,
-        description=COMMANDS[name][1].capitalize() + ".",
+        description=_sentence(name),
         epilog=f"examples:\n{command.EXAMPLES}" if command.EXAMPLES else None,
         formatter_class=_Formatter,
         allow_abbrev=False,
@@ -241,7 +247,10 @@ def did_you_mean(typed: str, known: Iterable[str], otherwise: str) -> str:
     """Return a hint with up to three similar words."""
     from difflib import get_close_matches
 
-    close = get_close_matches(typed, list(known), n=_MAX_SUGGESTIONS, cutoff=0.5)
+    # Dashes are no likeness: every option has them.
+    bare = {word.lstrip("-") or word: word for word in known}
+    asked = typed.lstrip("-") or typed
+    close = [bare[word] for word in get_close_matches(asked, bare, n=_MAX_SUGGESTIONS, cutoff=0.6)]
     if not close:
         return otherwise
     return "did you mean " + " or ".join(f"`{word}`" for word in close) + "?"
@@ -265,13 +274,18 @@ def overview() -> str:
     return "\n".join(rows)
 
 
+def _sentence(name: str) -> str:
+    text = COMMANDS[name][1]
+    return f"{text[0].upper()}{text[1:]}."  # `capitalize` would make `Vast` and `SSH` small
+
+
 def help_for(words: Sequence[str]) -> str:
     """Return the help of the command named by `words`, the overview if there is none.
 
     Raises:
-        UsageError: there is no such command.
+        UsageError: there is no such command, or a word too many.
     """
-    names = [word for word in words if not word.startswith("-")]
+    names = [word for word in words if word not in ("-h", "--help")]
     if not names:
         return overview()
     name = ALIASES.get(names[0], names[0])
@@ -284,10 +298,16 @@ def help_for(words: Sequence[str]) -> str:
         return overview()
     command = load(name)
     actions: Mapping[str, str] = getattr(command, "ACTIONS", {})
+    extra = names[2 if names[1:2] and names[1] in actions else 1 :]
+    if extra:
+        raise UsageError(
+            f"{extra[0]!r} is one argument too many",
+            hint=did_you_mean(extra[0], actions, f"see `vastctl help {name}`"),
+        )
     if not actions:
         return make_parser(f"vastctl {name}", name, command, None).format_help().rstrip()
-    wanted = [word for word in names[1:2] if word in actions] or list(actions)
-    parts = [f"{COMMANDS[name][1].capitalize()}."]
+    wanted = names[1:2] or list(actions)
+    parts = [_sentence(name)]
     for action in wanted:
         text = make_parser(f"vastctl {name} {action}", name, command, action).format_usage()
         parts.append(f"{text.rstrip()}\n    {actions[action]}")

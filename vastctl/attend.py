@@ -34,7 +34,8 @@ def attend(
     """
     ctx.client.reconnect_s = RESTART_S
     job, rental_id = submitted.job, submitted.rental.rental_id
-    story = Story(ctx.screen, log=not ctx.json, job=job.job_id, rentals=[rental_id])
+    told = rental_id if submitted.chosen else None
+    story = Story(ctx.screen, log=not ctx.json, job=job.job_id, rentals=[rental_id], chosen=told)
     # The log is on stdout, and stdout is one JSON document with `--json`.
     followed = Followed(job=job.job_id, after=after, offset=None if ctx.json else 0)
     follower = Follower(ctx.client, story, followed)

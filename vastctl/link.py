@@ -18,6 +18,7 @@ SEND_S: Final = 30.0  # guess; the daemon reads at once unless it hangs
 READ_BYTES: Final = 262_144  # guess; a few frames of log at once
 _TRUSTED_UIDS: Final = frozenset({0})  # root could read everything anyway
 START_HINT: Final = "start it: `vastd` in a terminal, or `vastctl daemon start`"
+SIMULATE_HINT: Final = "start it: `vastctl daemon start --simulate`"
 
 
 class Link(Protocol):
@@ -155,11 +156,15 @@ def _check_peer(connected: socket.socket, path: Path) -> None:
 
 def absent(path: Path, *, stale: bool) -> DaemonAbsent:
     """Return the error for a daemon that is not there, with what may be billing meanwhile."""
-    on_record = live_on_record(paths.state_dir())
-    hint = START_HINT
+    state = paths.state_dir()
+    on_record = live_on_record(state)
+    # The simulator outlives its vastd; its file is there only while it can be used.
+    simulated = (state / "simulator" / "service.json").exists()
+    hint = SIMULATE_HINT if simulated else START_HINT
     if on_record:
         noun = "rental is" if on_record == 1 else "rentals are"
-        hint += f"; {on_record} {noun} on record and may still bill"
+        hint += f"; {on_record} {'simulated ' if simulated else ''}{noun} on record"
+        hint += "" if simulated else " and may still bill"
     else:
         hint += "; no live rental is on record"
     left = " (it left its socket behind)" if stale else ""

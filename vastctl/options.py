@@ -1,18 +1,22 @@
 """Options that several commands share: what is needed, what is allowed, which machine."""
 
 from argparse import ArgumentParser, Namespace
+from typing import Final
 
 from vastctl import values
 from vastd_protocol.methods.rental import PolicyParams
 from vastd_protocol.methods.task import Needs
+
+TASK_HELP: Final = "what it does, in words: kept with it and shown; sizes come from options"
 
 
 def add_needs(parser: ArgumentParser, *, offer: bool = True) -> None:
     """Add the options that say what to rent."""
     group = parser.add_argument_group("what to rent")
     group.add_argument(
-        "--hours", metavar="H", type=values.hours, help="how long it will run, for the estimate"
-    )
+        "--hours", metavar="H", type=values.hours,
+        help="hours it would take on one RTX 3090 (or on the GPU you name)",
+    )  # fmt: skip
     group.add_argument(
         "--gpu-ram", metavar="GB", type=values.gpu_ram_gb, help="memory per GPU, at least"
     )

@@ -1,16 +1,21 @@
 """Plans and offers as people read them, and the one question before money is spent."""
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from vastctl import words
 from vastctl.context import Context
 from vastctl.errors import CliError, UsageError
 from vastctl.table import pairs, table
 from vastd_protocol.errors import ExitCode
-from vastd_protocol.methods import task
+from vastd_protocol.methods import config, task
 from vastd_protocol.methods.task import Fact, Needs, OptionView, PlanView, Range
 
-ROLE_WORDS = {"cheapest": "cheapest", "best_value": "best value", "fastest": "fastest"}
+ROLE_WORDS: Final = {"cheapest": "cheapest", "best_value": "best value", "fastest": "fastest"}
+
+_WEIGHS: Final = "a wait counts"  # how vastd begins the reason that tells what time is worth
+_BUDGET: Final = "budget.per_job_usd"
+_RUNTIME: Final = "defaults.max_runtime_s"
 
 
 def option_lines(options: Sequence[OptionView]) -> list[str]:
@@ -32,6 +37,22 @@ def option_lines(options: Sequence[OptionView]) -> list[str]:
     ]
     header = ("#", "ROLE", "OFFER", "GPU", "VRAM", "PRICE", "HOURS", "TOTAL", "RELIABLE", "PLACE")
     return table(header, rows, right=("#", "VRAM", "PRICE", "HOURS", "TOTAL", "RELIABLE"))
+
+
+def value_lines(options: Sequence[OptionView]) -> list[str]:
+    """Return one line on what the best value costs and saves, if it is not the cheapest."""
+    best = next((o for o in options if "best_value" in o.roles), None)
+    cheapest = next((o for o in options if "cheapest" in o.roles), None)
+    if best is None or cheapest is None or best.offer_id == cheapest.offer_id:
+        return []
+    if None in (best.total_usd, cheapest.total_usd, best.hours, cheapest.hours):
+        return []
+    extra = (best.total_usd or 0.0) - (cheapest.total_usd or 0.0)
+    saved = (cheapest.hours or 0.0) - (best.hours or 0.0)
+    # vastd says how it weighs time, with the numbers of its configuration.
+    weighed = next((r.partition(";")[0] for r in best.reasons if r.startswith(_WEIGHS)), "")
+    line = f"best value: {words.money(extra)} more than the cheapest, done {saved:.1f} h sooner"
+    return [line + (f" ({weighed})" if weighed else "")]
 
 
 def flag_lines(options: Sequence[OptionView], *, reasons: bool) -> list[str]:
@@ -69,7 +90,8 @@ def plan_lines(plan: PlanView, *, explain: bool = False) -> list[str]:
         facts = [(name, _fact(fact, "")) for name, fact in known.items() if fact is not None]
         lines += ["task as understood:", *pairs(facts, indent="  ")] if facts else []
     if plan.options:
-        lines += ["", *option_lines(plan.options), *flag_lines(plan.options, reasons=explain)]
+        lines += ["", *option_lines(plan.options), *value_lines(plan.options)]
+        lines += flag_lines(plan.options, reasons=explain)
     lines += removed_lines(plan.removed, plan.considered) if explain or not plan.options else []
     lines += [f"warning: {warning}" for warning in plan.warnings]
     if plan.question:
@@ -103,8 +125,29 @@ def none_fits(removed: Mapping[str, int], considered: int) -> CliError:
     )
 
 
+def most(ctx: Context) -> str:
+    """Return the most that can be lost: what the options say, else vastd's defaults."""
+    usd, seconds = ctx.args.budget, ctx.args.max_runtime
+    money = f"{words.money(usd)} (--budget)"
+    time = f"{words.limit(seconds or 0)} (--max-runtime)"
+    if usd is None or seconds is None:
+        found = ctx.client.call(config.GET, config.ConfigGetParams()).settings
+        defaults = {setting.key: setting.value for setting in found}
+        if usd is None:
+            usd = defaults.get(_BUDGET)
+            shown = words.money(usd) if isinstance(usd, int | float) else f"the cap {_BUDGET}"
+            money = f"{shown} (default; --budget)"
+        if seconds is None:
+            seconds = defaults.get(_RUNTIME)
+            shown = words.limit(seconds) if isinstance(seconds, int | float) else _RUNTIME
+            time = f"{shown} (default; --max-runtime)"
+    return f"at most {money} and {time}"
+
+
 def choose(ctx: Context, needs: Needs, *, what: str, budget_usd: float | None) -> Needs:
     """Return `needs` after the user agreed to spend, with his offer if he picked one.
+
+    Whatever way he agreed, he is told the most that can be lost.
 
     With `-y`, or a budget where nobody can be asked, vastd takes the best value itself: it knows
     the next best offer when one is gone meanwhile.
@@ -113,34 +156,35 @@ def choose(ctx: Context, needs: Needs, *, what: str, budget_usd: float | None) -
         UsageError: the answer is no, or nobody can be asked.
         CliError: no offer fits.
     """
-    if ctx.args.yes:
+    if not ctx.args.yes and not ctx.interactive and budget_usd is None:
+        raise UsageError(
+            f"{what} spends money, and there is no terminal to ask on",
+            hint="add `-y`, or say what it may cost with `--budget USD`",
+        )
+    if ctx.args.yes or not ctx.interactive:
+        if not ctx.json and not ctx.screen.quiet:
+            ctx.screen.note(most(ctx))
         return needs
-    if not ctx.interactive:
-        if budget_usd is None:
-            raise UsageError(
-                f"{what} spends money, and there is no terminal to ask on",
-                hint="add `-y`, or say what it may cost with `--budget USD`",
-            )
-        return needs
+    limits = most(ctx)
     ctx.screen.note("searching offers")
     plan = ctx.client.call(
         task.PLAN, task.PlanParams(needs=needs, project=ctx.project, budget_usd=budget_usd)
     )
     if not plan.options:
         raise none_fits(plan.removed, plan.considered)
-    offer_id = _ask(ctx, plan)
+    offer_id = _ask(ctx, plan, limits)
     return Needs(
         **{**{f: getattr(needs, f) for f in needs.__struct_fields__}, "offer_id": offer_id}
     )
 
 
-def _ask(ctx: Context, plan: PlanView) -> int:
+def _ask(ctx: Context, plan: PlanView, limits: str) -> int:
     options = plan.options
     best = next((i for i, o in enumerate(options, 1) if "best_value" in o.roles), 1)
     numbers = "1" if len(options) == 1 else f"1-{len(options)}"
-    above = plan_lines(plan)
+    above = [*plan_lines(plan), limits]
     for _ in range(3):
-        answer = ctx.screen.ask(f"rent which? [{numbers}, y = {best}, n = none]", above)
+        answer = ctx.screen.ask(f"rent which? [{numbers}: number to rent, Enter to abort]", above)
         if answer in ("y", "yes"):
             return options[best - 1].offer_id
         if answer.isdigit() and 1 <= int(answer) <= len(options):

@@ -23,6 +23,15 @@ _WAIT_AFTER: Final = {
     "found_absent": "",
 }
 
+# Event -> the one before it that told a person the same; the audit trail has both.
+_SAID_BY: Final = {
+    "rental_planned": "chosen",  # not an event: the command told what was chosen
+    "job_began": "job_started",
+    "job_left": "job_finished",
+    "collect_verified": "collected",
+    "destroy_decided": "end_decided",
+}
+
 # `JobView.failure` -> exit code; a failure that is not listed is told by state and copy.
 _EXIT_OF_FAILURE: Final = {
     "provisioning": ExitCode.PROVISIONING_FAILED,
@@ -46,13 +55,16 @@ class Story:
         log: bool = True,
         job: str | None = None,
         rentals: Iterable[str] = (),
+        chosen: str | None = None,  # the rental whose offer was told already
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._screen = screen
         self._log = log
         self._job = job
         self._rentals = set(rentals)
+        self._machine = chosen  # where the job is: not every event of a job names it
         self._clock = clock
+        self._said: set[tuple[str, str | None]] = {("chosen", chosen)} if chosen else set()
         self._waits_for = ""  # the long step under way
         self._since = 0.0
         self.failed_copies: set[str] = set()  # rental ids whose newest collection failed
@@ -62,6 +74,7 @@ class Story:
             return
         rental_id = event.rental_id or ""
         if event.job_id == self._job and event.rental_id is not None:
+            self._machine = rental_id
             self._rentals.add(rental_id)  # a next attempt runs on another machine
         if event.kind == "collect_failed":
             self.failed_copies.add(rental_id)
@@ -69,7 +82,18 @@ class Story:
             self.failed_copies.discard(rental_id)
         if event.kind in _WAIT_AFTER:
             self._waits_for, self._since = _WAIT_AFTER[event.kind], self._clock()
-        self._screen.step(event.severity, event.reason or event.kind.replace("_", " "))
+        if not self._said_already(event):
+            self._screen.step(event.severity, event.reason or event.kind.replace("_", " "))
+
+    def _said_already(self, event: EventView) -> bool:
+        """Return whether a person read this a line or two ago, on the same machine."""
+        first = (_SAID_BY.get(event.kind, ""), event.rental_id)
+        if event.severity == "info" and first in self._said:
+            self._said.remove(first)
+            return True
+        if event.kind in _SAID_BY.values():
+            self._said.add((event.kind, event.rental_id or self._machine))
+        return False
 
     def progress(self, progress: Progress) -> None:
         # The log's own progress is the log.
@@ -102,7 +126,7 @@ def tell_end(
     screen.step("info" if good else "error", f"job {job.name} {state}{code}{why}")
     _tell_results(screen, job)
     if job.log_path and log_stays:
-        screen.note(f"  log: {job.log_path}")
+        screen.step("info", f"its log is in {job.log_path}")
     if job.cost_usd is not None:
         machines = f" on {words.count(len(job.attempts), 'machine')}" if job.attempts else ""
         screen.step("info", f"total cost {words.money(job.cost_usd)}{machines}")

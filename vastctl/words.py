@@ -1,9 +1,12 @@
 """How values are shown to people: money, spans of time, bytes, ages, phases."""
 
+import re
 from datetime import UTC, datetime
 from typing import Final
 
 UNKNOWN: Final = "-"
+
+_SECONDS: Final = re.compile(r"(?<![\w.])([0-9]{2,9}) s\b")  # as vastd writes limits
 
 # Words for phases (DESIGN 4.1): what a user wants to know is whether it works and whether it bills.
 PHASE_WORDS: Final = {
@@ -33,8 +36,10 @@ def money(usd: float | None) -> str:
 
 
 def rate(usd_h: float | None) -> str:
-    """Return a price per hour."""
-    return UNKNOWN if usd_h is None else f"${usd_h:.3f}/h"
+    """Return a price per hour: three decimals, a fourth below a cent (a stopped disk)."""
+    if usd_h is None:
+        return UNKNOWN
+    return f"${usd_h:.3f}/h" if usd_h == 0 or abs(usd_h) >= 0.01 else f"${usd_h:.4f}/h"
 
 
 def gpu(name: str | None, count: int | None) -> str:
@@ -69,6 +74,23 @@ def span(total_s: float) -> str:
         return f"{hours}h{minutes:02}m"
     days, hours = divmod(hours, 24)
     return f"{days}d{hours:02}h"
+
+
+def limit(total_s: float) -> str:
+    """Return a chosen length of time without parts that are zero: `12h`, `1h30m`, `20m`."""
+    left = max(0, round(total_s))
+    parts: list[str] = []
+    for unit_s, unit in ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s")):
+        if unit == "d" and left < 2 * unit_s:
+            continue  # a day or so is read as hours
+        number, left = divmod(left, unit_s)
+        parts += [f"{number}{unit}"] if number else []
+    return "".join(parts) or "0s"
+
+
+def without_seconds(text: str) -> str:
+    """Return `text` with lengths such as `43200 s` written as `12h`."""
+    return _SECONDS.sub(lambda found: limit(int(found[1])), text)
 
 
 def epoch(instant: str | None) -> float | None:

@@ -36,7 +36,9 @@ def check_name(name: str) -> str:
 
 def free_name(taken: set[str], wanted: str) -> str:
     """Return `wanted` made a name, with a number when it is taken."""
-    base = re.sub(r"[^a-z0-9]+", "-", wanted.lower()).strip("-")[:36] or "run"
+    # A name the user chose stays as it is; a directory's or a card's is made into one.
+    made = re.sub(r"[^a-z0-9]+", "-", wanted.lower()).strip("-")[:36] or "run"
+    base = wanted[:36] if _NAME.match(wanted) else made
     name, number = base, 1
     while name in taken:
         number += 1

@@ -138,34 +138,6 @@ def test_a_read_only_state_directory_is_told(vast: Installed) -> None:
     assert "VASTD_STATE_DIR" in done.stderr
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small file system")
-def test_a_full_disk_rents_nothing_and_says_so(vast: Installed) -> None:
-    vast.state.mkdir()
-    if subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=24m", "none", str(vast.state)],
-        capture_output=True, check=False,
-    ).returncode:  # fmt: skip
-        pytest.skip("this container may not mount a file system")
-    try:
-        vast.start()
-        with (vast.state / "ballast").open("wb", buffering=0) as ballast:
-            while True:
-                try:
-                    ballast.write(b"\0" * 65_536)
-                except OSError:
-                    break
-
-        done = vast.vastctl(*run_words(1))
-
-        assert done.returncode in (1, 6), done.stderr
-        assert "space" in done.stderr
-        assert vast.creates() == []
-        assert vast.vastctl("ls").returncode == 0
-    finally:
-        vast.end()
-        subprocess.run(["umount", "-l", str(vast.state)], check=True)
-
-
 # -- while machines are rented
 
 
@@ -180,9 +152,9 @@ def test_without_a_daemon_the_client_tells_how_many_rentals_are_on_record(vast: 
     as_json = vast.vastctl("--json", "ls")
 
     assert (done.returncode, done.stdout) == (3, "")
-    assert "1 rental is on record and may still bill" in done.stderr
+    assert "1 simulated rental is on record" in done.stderr
     assert as_json.returncode == 3
-    assert "may still bill" in json.loads(as_json.stdout)["error"]["data"]["hint"]
+    assert "1 simulated rental" in json.loads(as_json.stderr)["error"]["data"]["hint"]
 
 
 def _truncate(db: Path) -> None:
@@ -281,11 +253,16 @@ def test_an_offer_cannot_be_rented_twice(vast: Installed) -> None:
     assert vast.live() == 0
 
 
-@pytest.mark.parametrize("place", ["/", "/root", "/root/../root", "//", "/etc"])
-def test_nothing_is_pushed_where_it_would_lock_everybody_out(rented: Installed, place: str) -> None:
+# `vastctl` refuses the first by policy; what only vastd knows to be unsafe is bad input to it.
+@pytest.mark.parametrize(
+    ("place", "code"), [("/", 6), ("/root", 6), ("/root/../root", 6), ("//", 6), ("/etc", 2)]
+)
+def test_nothing_is_pushed_where_it_would_lock_everybody_out(
+    rented: Installed, place: str, code: int
+) -> None:
     done = rented.vastctl("push", "box", "train.py", place)
 
-    assert done.returncode == 2
+    assert done.returncode == code
     assert "/workspace" in done.stderr
 
 

@@ -185,14 +185,11 @@ def test_whatever_a_job_prints_comes_home_unchanged(
 ) -> None:
     (project / "noise.py").write_text(NOISE)
 
-    done = on_box(
-        vast, project, f"noise-{kind}", ("--detach",), "python3", "noise.py", kind
-    )
+    done = on_box(vast, project, f"noise-{kind}", ("--detach",), "python3", "noise.py", kind)
     assert done.returncode == 0, done.stderr
     words = [vast.program("vastctl"), "logs", f"noise-{kind}", "-f"]
     followers = [
-        subprocess.Popen(words, env=vast.env, cwd=project, stdout=subprocess.PIPE)
-        for _ in range(2)
+        subprocess.Popen(words, env=vast.env, cwd=project, stdout=subprocess.PIPE) for _ in range(2)
     ]
     shown = [follower.communicate(timeout=60)[0] for follower in followers]
 
@@ -294,7 +291,13 @@ def test_a_second_run_sends_changes_and_takes_back_what_was_deleted(
     (project / "gone.py").write_text("")
     (project / "edited.py").write_text("")
     first = on_box(
-        vast, project, "first", (), "sh", "-c", "python3 code.py; echo made >made; echo 1 >edited.py"
+        vast,
+        project,
+        "first",
+        (),
+        "sh",
+        "-c",
+        "python3 code.py; echo made >made; echo 1 >edited.py",
     )
     before = (project / "code.py").stat()
     (project / "code.py").write_text("print('two')\n")  # same size,

@@ -15,7 +15,7 @@ from vastctl import __main__ as program
 from vastctl.errors import ConnectionLost
 from vastd_protocol import envelope
 from vastd_protocol.errors import ErrorCode, ErrorData, ErrorObject
-from vastd_protocol.methods import event, find, job, rental
+from vastd_protocol.methods import config, event, find, job, rental
 from vastd_protocol.methods.log import LogAppended
 
 NOW = "2026-11-30T12:00:00Z"
@@ -44,6 +44,8 @@ class Daemon:
         self.links: list[Link] = []
         self.absent = 0  # so many connects fail first
         self.on("event.list", lambda p: event.EventListView(cursor=p.get("after") or 0))
+        self.on("job.list", job.JobListView())
+        self.on("config.get", a_config())
 
     def on(self, name: str, answer: Any) -> None:
         """Answer `name` by a value or by a function of its params."""
@@ -207,6 +209,17 @@ def vastctl(
     yield run
     monkeypatch.undo()
     time.tzset()
+
+
+def a_config() -> config.ConfigView:
+    facts = {"budget.per_job_usd": 10.0, "defaults.max_runtime_s": 43_200.0}
+    return config.ConfigView(
+        path="/home/me/config.toml",
+        settings=[
+            config.SettingView(key=key, value=value, origin="default", default=value)
+            for key, value in facts.items()
+        ],
+    )
 
 
 def a_rental(**changes: Any) -> rental.RentalView:

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from vastctl.arguments import help_for, load, overview, parse
+from vastctl.arguments import did_you_mean, help_for, load, overview, parse
 from vastctl.commands import ALIASES, COMMANDS, GROUPS
 from vastctl.errors import UsageError
+from vastctl.simulated import FAULTS
 
 
 def test_global_options_are_accepted_before_and_after_the_command() -> None:
@@ -180,3 +181,37 @@ def test_help_in_a_remote_command_is_not_ours(vastctl: Callable[..., Any], daemo
     assert ran.code == 2  # it asks for a confirmation: it was understood as a run
     assert "spends money" in ran.err
     assert daemon.requests == []
+
+
+def test_a_suggestion_is_close_and_the_closest_comes_first() -> None:
+    assert did_you_mean("--budgt", ["--name", "--budget", "--image"], "-") == (
+        "did you mean `--budget`?"
+    )
+    close = did_you_mean("--outpt", ["--input", "--output"], "-")
+    assert close.startswith("did you mean `--output`")
+    assert did_you_mean("--zzz", ["--name", "--json"], "see help") == "see help"
+
+
+@pytest.mark.parametrize("words", [["run", "-x"], ["run", "x"], ["job", "x"], ["job", "show", "x"]])
+def test_help_refuses_what_it_does_not_know(words: list[str]) -> None:
+    with pytest.raises(UsageError, match="one argument too many"):
+        help_for(words)
+
+
+def test_help_leaves_names_as_they_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+
+    assert "own OpenSSH." in help_for(["exec"])
+    assert "simulated Vast," in help_for(["demo"])
+    for name in FAULTS:
+        assert name in help_for(["demo"])  # not broken at a hyphen
+    assert "hours it would take on one RTX 3090" in " ".join(help_for(["run"]).split())
+
+
+def test_destroy_all_describes_itself() -> None:
+    text = help_for(["destroy-all"])
+
+    assert "Collect and destroy every machine" in text
+    assert "RENTAL" not in text
+    with pytest.raises(UsageError):
+        parse(["destroy-all", "r-1"])

@@ -263,3 +263,18 @@ def test_commands_end_with_3_when_nobody_listens(vastctl: Callable[..., Any], da
 
     assert (ran.code, ran.out) == (3, "")
     assert ran.err.startswith("error: vastd is not running at /run/vastd.sock\nhint: start it")
+
+
+def test_an_absent_daemon_of_the_simulator_is_started_on_it_again_and_bills_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VASTD_STATE_DIR", str(tmp_path))
+    (tmp_path / "vast-instances.json").write_text('[{"status": "ready"}]')
+    (tmp_path / "simulator").mkdir()
+    (tmp_path / "simulator" / "service.json").write_text("{}")
+
+    hint = link.absent(tmp_path / "s", stale=False).hint
+
+    assert "`vastctl daemon start --simulate`" in hint
+    assert "1 simulated rental is on record" in hint
+    assert "bill" not in hint

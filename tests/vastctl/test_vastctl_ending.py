@@ -218,6 +218,7 @@ def test_cancel_asks_first_and_names_the_job(
 def test_retry_spends_and_therefore_asks(
     vastctl: Callable[..., Any], daemon: Any, make: Any
 ) -> None:
+    daemon.on("job.get", make.job(state="failed"))
     daemon.on("job.retry", job.JobSubmitView(job=make.job(job_id="j-2"), rental=make.rental()))
 
     assert vastctl("job", "retry", "j-1").code == 2
@@ -242,3 +243,61 @@ def test_show_tells_attempts_and_results(
     assert "results    /r (1 file, 2.0 kB)\n" in ran.out
     assert "loss       0.25\n" in ran.out
     assert "attempt 1 on r-0, 10m00s, $0.0200 wasted: boot overdue\n" in ran.out
+
+
+@pytest.mark.parametrize("state", ["succeeded", "failed", "cancelled", "timed_out"])
+def test_an_ended_job_is_not_cancelled_and_nobody_is_asked(
+    vastctl: Callable[..., Any], daemon: Any, make: Any, state: str
+) -> None:
+    daemon.on("job.get", make.job(state=state))
+
+    ran = vastctl("job", "cancel", "j-1")
+
+    assert (ran.code, ran.out) == (0, "")
+    assert ran.err == f"job j-1 already {state.replace('_', ' ')}: nothing to cancel\n"
+    assert daemon.asked("job.cancel") == []
+    assert decode(vastctl("job", "cancel", "j-1", "--json").out)["state"] == state
+
+
+def test_a_retry_of_no_job_fails_before_it_asks(
+    vastctl: Callable[..., Any], daemon: Any, make: Any
+) -> None:
+    daemon.in_turn("job.get", make.refuse(ErrorCode.NOT_FOUND, "no job 'nosuch'"))
+
+    ran = vastctl("job", "retry", "nosuch", answers="y\n")
+
+    assert ran.code == 5
+    assert "[y/N]" not in ran.err
+
+
+def test_a_machine_with_a_running_job_is_refused_before_anything_is_asked(
+    vastctl: Callable[..., Any], rented: Any, make: Any
+) -> None:
+    rented.on("job.list", job.JobListView(jobs=[make.job()]))
+
+    ran = vastctl("destroy", "r-1", answers="y\n")
+
+    assert ran.code == 12
+    assert "[y/N]" not in ran.err
+    assert "vastctl job cancel j-1" in ran.err
+    assert rented.asked("rental.destroy") == []
+    rented.on("rental.get", make.rental(phase="gone"))
+    forced = vastctl("destroy", "r-1", "--force", "--reason", "why", answers="y\n")
+    assert forced.code == 0
+
+
+def test_of_several_machines_only_the_idle_ones_are_offered_for_the_end(
+    vastctl: Callable[..., Any], rented: Any, make: Any
+) -> None:
+    machines = [make.rental(), make.rental(rental_id="r-2", name="two", jobs=[])]
+    rented.on("rental.list", rental.RentalListView(
+        rentals=machines, inventory=rental.InventoryView(state="fresh")
+    ))  # fmt: skip
+    rented.on("job.list", job.JobListView(jobs=[make.job()]))
+    rented.on("rental.destroy", machines[1])
+
+    ran = vastctl("destroy-all", "--no-wait", answers="y\n")
+
+    assert ran.code == 12
+    assert "destroy 1 machine? [y/N]" in ran.err
+    assert [sent["rental"] for sent in rented.asked("rental.destroy")] == ["r-2"]

@@ -291,3 +291,17 @@ def test_acknowledge_lists_strangers_and_unlocks(vastctl: Callable[..., Any], da
     assert ran.code == 0
     assert "orphan   7         vastd-x-r-9  running  $0.400/h\n" in ran.out
     assert daemon.asked("reconcile.run")[0]["acknowledge"] is True
+
+
+def test_doctor_without_a_daemon_and_a_key_recommends_the_file_before_the_variable(
+    vastctl: Callable[..., Any], daemon: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("VAST_API_KEY", raising=False)
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    daemon.absent = 1
+
+    told = vastctl("doctor").out
+
+    assert "(umask 077; mkdir -p ~/.config/vastai; cat > ~/.config/vastai/vast_api_key)" in told
+    assert told.index("umask") < told.index("VAST_API_KEY")

@@ -182,13 +182,36 @@ what it cost
 
 what the watchdogs would do
   heartbeat  in 1m30s (12:01:30): warn
-             looks at hb.json; limit 2m; 2 x 60 s
+             looks at hb.json; limit 2m; 2 x 1m
   deadline   in 11h30m (23:30:00): collect, destroy
              looks at wall clock; limit 12h; max-runtime
-  idle       not armed: collect, destroy
-             looks at GPU use; limit 20m
 """
     )
+    every = vastctl("explain", "r-1", "--all").out
+    assert (
+        "  idle       not armed: collect, destroy\n             looks at GPU use; limit 20m\n"
+        in every
+    )
+
+
+def test_an_ended_machine_has_neither_watchdogs_nor_a_deadline(
+    vastctl: Callable[..., Any], daemon: Any, make: Any
+) -> None:
+    ended = make.rental(phase="gone")
+    dogs = [
+        rental.WatchdogView(
+            name="lease", watches="x", limit="900 s", action="warn", why="has warned already"
+        )
+    ]
+    daemon.on("rental.explain", rental.ExplainView(rental=ended, watchdogs=dogs))
+    daemon.on("rental.get", ended)
+
+    assert "watchdogs" not in vastctl("explain", "r-1").out
+    assert "deadline" not in vastctl("show", "r-1").out
+    daemon.on("rental.explain", rental.ExplainView(rental=make.rental(), watchdogs=dogs))
+    told = vastctl("explain", "r-1").out
+    assert "  lease  has warned already: warn\n" in told
+    assert "limit 15m\n" in told
 
 
 def test_jobs_are_one_line_each(vastctl: Callable[..., Any], daemon: Any, make: Any) -> None:

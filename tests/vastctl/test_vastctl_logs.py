@@ -139,3 +139,15 @@ def test_ctrl_c_while_following_detaches(vastctl: Callable[..., Any], logged: An
 
     assert ran.code == 0
     assert "detached: job j-1 goes on" in ran.err
+
+
+def test_a_job_that_has_not_started_says_so_on_stderr(
+    vastctl: Callable[..., Any], logged: Any, make: Any
+) -> None:
+    logged.whole = b""
+    logged.on("job.get", make.job(state="placing"))
+
+    ran = vastctl("logs", "j-1")
+
+    assert (ran.code, ran.out) == (0, "")
+    assert ran.err == "job j-1 has not started yet (placing): nothing is logged\n"

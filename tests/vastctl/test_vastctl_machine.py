@@ -184,6 +184,10 @@ def test_rent_waits_until_the_door_is_open(vastctl: Callable[..., Any], renting:
 
     assert (ran.code, ran.out) == (0, "lab\n")
     assert "ready at $0.312/h: `vastctl ssh lab`" in ran.err
+    assert (
+        "it ends by itself in 11h30m (default; --max-runtime) or after 30m without work (--idle); "
+        "until then it bills $0.312/h\n" in ran.err
+    )
     (sent,) = renting.asked("rental.create")
     assert sent["needs"] == {"offer_id": 99}
     assert sent["policy"] == {"budget_usd": 3.0, "idle_s": 1800.0}
@@ -269,3 +273,13 @@ def test_plan_without_offers_asks_for_none(
     assert sent["offers"] is False
     assert sent["paths"] == [str(tmp_path)]
     assert vastctl("plan").code == 9
+
+
+def test_a_plan_for_a_path_that_is_not_there_is_refused(
+    vastctl: Callable[..., Any], daemon: Any, tmp_path: Any
+) -> None:
+    ran = vastctl("plan", str(tmp_path), str(tmp_path / "nosuch.py"))
+
+    assert ran.code == 2
+    assert "nosuch.py" in ran.err
+    assert daemon.asked("task.plan") == []

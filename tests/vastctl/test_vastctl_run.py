@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec import structs
 from msgspec.json import decode, encode
 
 from vastd_protocol.errors import ErrorCode
@@ -70,7 +71,7 @@ def runs(daemon: Any, make: Any) -> Any:
     daemon.on("log.read", read)
 
     def wait(_params: dict[str, Any]) -> job.JobWaitView:
-        daemon.event(1, "rental_planned", "rented RTX_4090", rental_id="r-1")
+        daemon.event(1, "instance_found", "rented RTX_4090", rental_id="r-1")
         daemon.log(0, b"one\n")
         daemon.notify("progress", event.Progress(step="sync", done=50, total=100, job_id="j-1"))
         daemon.event(2, "job_ended", "the job ended", job_id="j-1")
@@ -114,7 +115,7 @@ def test_a_terminal_shows_three_options_with_their_totals_and_takes_a_number(
     assert ran.code == 0
     for shown in ("cheapest", "best value", "fastest", "$0.4000", "$0.6000", "$1.80"):
         assert shown in ran.err
-    assert "rent which? [1-3, y = 2, n = none]" in ran.err
+    assert "rent which? [1-3: number to rent, Enter to abort] " in ran.err
     needs = runs.asked("job.submit")[0]["needs"]
     assert needs == {"hours": 2.0, "max_dph_usd": 1.0, "offer_id": 3}
 
@@ -238,6 +239,51 @@ def test_everything_said_arrives_in_the_submission(vastctl: Callable[..., Any], 
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("options", "said", "asked"),
+    [
+        ((), "at most $10.00 (default; --budget) and 12h (default; --max-runtime)", 1),
+        (
+            ("--budget", "2"),
+            "at most $2.00 (--budget) and 12h (default; --max-runtime)",
+            1,
+        ),
+        (
+            ("--budget", "2", "--max-runtime", "90m"),
+            "at most $2.00 (--budget) and 1h30m (--max-runtime)",
+            0,
+        ),
+    ],
+)
+def test_whoever_agrees_is_told_the_most_that_can_be_lost(
+    vastctl: Callable[..., Any], runs: Any, options: tuple[str, ...], said: str, asked: int
+) -> None:
+    asking = vastctl("run", *options, *COMMAND, answers="n\n")
+    agreed = vastctl("run", "-y", *options, *COMMAND)
+
+    assert f"{said}\nrent which?" in asking.err
+    assert agreed.err.splitlines()[0] == said
+    assert len(runs.asked("config.get")) == 2 * asked
+
+
+def test_a_best_value_that_is_not_the_cheapest_says_what_the_difference_buys(
+    vastctl: Callable[..., Any], runs: Any
+) -> None:
+    weighed = "a wait counts as $5/h once it exceeds 30 min"
+    best = structs.replace(
+        OPTIONS[1], hours=1.0, total_usd=1.5, reasons=["x", f"{weighed}; times within 20% are one"]
+    )
+    runs.on("task.plan", a_plan([OPTIONS[0], best]))
+
+    ran = vastctl("run", "--dry-run", *COMMAND)
+
+    line = f"best value: $1.10 more than the cheapest, done 1.0 h sooner ({weighed})"
+    assert ran.out.count(line) == 1
+    both = structs.replace(OPTIONS[0], roles=["cheapest", "best_value"])
+    runs.on("task.plan", a_plan([both, OPTIONS[2]]))
+    assert "than the cheapest" not in vastctl("run", "--dry-run", *COMMAND).out
+
+
 # -- the story -----------------------------------------------------------------------------
 
 
@@ -249,6 +295,7 @@ def test_the_log_goes_to_stdout_and_the_story_to_stderr(
     assert ran.code == 0
     assert ran.out == "one\ntwo\n"  # the second line came only with the final read
     assert ran.err.splitlines() == [
+        "at most $10.00 (default; --budget) and 12h (default; --max-runtime)",
         "✓ job j-1 (lab) is on record",
         "✓ chose RTX_4090, offer 2, $0.300/h, about $0.6000 in all",
         "✓ rented RTX_4090",
@@ -282,6 +329,47 @@ def test_the_story_follows_the_job_to_its_next_machine_and_leaves_out_others(
     assert "else's" not in told
     assert "alien" not in told
     assert "log: 1" not in told
+
+
+def test_the_story_says_nothing_twice(vastctl: Callable[..., Any], runs: Any, make: Any) -> None:
+    def wait(_params: dict[str, Any]) -> job.JobWaitView:
+        told = [
+            ("rental_planned", "chose offer 2 again", "r-1", None),
+            ("job_placed", "placed", "r-1", "j-1"),
+            ("job_started", "the job runs", "r-1", "j-1"),
+            ("job_began", "the machine is busy", "r-1", "j-1"),
+            ("job_finished", "exit code 0", None, "j-1"),
+            ("job_left", "the job left", "r-1", "j-1"),
+            ("collected", "2 files are home", "r-1", "j-1"),
+            ("collect_verified", "results are verified", "r-1", None),
+            ("end_decided", "it ends", "r-1", None),
+            ("destroy_decided", "destroying it", "r-1", None),
+            ("destroy_decided", "destroying it once more", "r-1", None),
+            ("rental_planned", "chose offer 3", "r-1", None),
+        ]
+        for cursor, (kind, text, rental_id, job_id) in enumerate(told, 1):
+            runs.event(cursor, kind, text, rental_id=rental_id, job_id=job_id)
+        return settled(make)
+
+    runs.on("job.wait", wait)
+
+    lines = vastctl("run", "-y", *COMMAND).err.splitlines()
+
+    assert lines[3:10] == [
+        "✓ placed", "✓ the job runs", "✓ exit code 0", "✓ 2 files are home", "✓ it ends",
+        "✓ destroying it once more", "✓ chose offer 3",
+    ]  # fmt: skip
+
+
+def test_the_summary_says_where_results_and_log_are(
+    vastctl: Callable[..., Any], runs: Any, make: Any
+) -> None:
+    runs.on("job.wait", settled(make, log_path="/home/me/lab/logs/j-1.log"))
+
+    told = vastctl("run", "-y", *COMMAND).err
+
+    assert "✓ results in /home/me/lab/results: 2 files, 3.5 MB\n" in told
+    assert "✓ its log is in /home/me/lab/logs/j-1.log\n" in told
 
 
 def test_with_json_stdout_is_the_last_result_alone(
@@ -486,7 +574,7 @@ def test_a_refused_submission_keeps_its_reason(
         "job.submit", make.refuse(ErrorCode.BUDGET_EXCEEDED, "day $24 of $25", hint="wait")
     )
 
-    ran = vastctl("run", "-y", *COMMAND)
+    ran = vastctl("run", "-y", "-q", *COMMAND)
 
     assert (ran.code, ran.err) == (6, "error: day $24 of $25\nhint: wait\n")
 

@@ -105,3 +105,16 @@ def test_an_unreadable_instant_is_unknown() -> None:
     assert words.age(None, 0.0) == "-"
     assert words.countdown("1970-01-01T00:01:00Z", 0.0) == "in 1m00s"
     assert words.countdown("1970-01-01T00:01:00Z", 90.0) == "30s over"
+
+
+def test_rates_have_three_decimals_and_a_fourth_below_a_cent() -> None:
+    shown = [words.rate(usd) for usd in (None, 0.0, 0.0069, 0.01, 0.155, 1.5)]
+
+    assert shown == ["-", "$0.000/h", "$0.0069/h", "$0.010/h", "$0.155/h", "$1.500/h"]
+
+
+def test_limits_are_read_as_lengths_not_as_seconds() -> None:
+    shown = [words.limit(s) for s in (0, 45, 90, 1200, 5400, 43_200, 86_400, 176_400)]
+
+    assert shown == ["0s", "45s", "1m30s", "20m", "1h30m", "12h", "24h", "2d1h"]
+    assert words.without_seconds("limit 43200 s, 2 x 60 s; 5 s") == "limit 12h, 2 x 1m; 5 s"

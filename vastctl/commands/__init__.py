@@ -30,7 +30,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "pull": ("pull", "copy files from a machine"),
     "collect": ("collect", "bring declared results home now"),
     "destroy": ("destroy", "collect, destroy, and wait for the proof that billing ended"),
-    "destroy-all": ("destroy", "the same for every machine"),
+    "destroy-all": ("destroy", "collect and destroy every machine, and wait for the proof"),
     "doctor": ("doctor", "check key, credit, SSH, tools and disk before money is spent"),
     "config": ("config", "read or change settings"),
     "daemon": ("daemon", "start, stop or look at vastd itself"),

@@ -10,6 +10,7 @@ from vastctl.errors import CliError, UsageError
 from vastctl.phases import PhaseWatch
 from vastctl.story import tell_billing
 from vastd_protocol.errors import ErrorCode, ExitCode
+from vastd_protocol.methods import job as jobs
 from vastd_protocol.methods import rental as rentals
 from vastd_protocol.methods.rental import RentalView
 
@@ -19,18 +20,22 @@ EXAMPLES: Final = """\
   vastctl destroy r-1 --force --reason "wrong data set" --no-collect"""
 
 PROOF_WAIT_S: Final = 600.0  # CONTRACT 5, destroy_shout_s: after that vastd itself calls it late
+_ON_MACHINE: Final = frozenset({"starting", "running", "unknown"})  # vastd calls these active
 _ENDING: Final = frozenset({"collecting", "destroying"})
 
 
 def arguments(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "rentals",
-        metavar="RENTAL",
-        nargs="*",
-        type=values.path,
-        help="which; nothing if the project has only one",
-    )
-    parser.add_argument("--all", action="store_true", help="every machine vastd knows")
+    if parser.prog.endswith("destroy-all"):
+        parser.set_defaults(rentals=[], all=True)
+    else:
+        parser.add_argument(
+            "rentals",
+            metavar="RENTAL",
+            nargs="*",
+            type=values.path,
+            help="which; nothing if the project has only one",
+        )
+        parser.add_argument("--all", action="store_true", help="every machine vastd knows")
     parser.add_argument(
         "--force", action="store_true", help="although a job runs or the copy failed"
     )
@@ -45,7 +50,7 @@ def arguments(parser: ArgumentParser) -> None:
 
 def run(ctx: Context) -> int:
     args = ctx.args
-    everything = args.all or args.command == "destroy-all"
+    everything = args.all
     if everything and args.rentals:
         raise UsageError("either machines by name, or all of them", hint="leave out one of both")
     if args.force and not (args.reason or "").strip():
@@ -53,10 +58,12 @@ def run(ctx: Context) -> int:
     doomed = _named(ctx, everything)
     if not doomed:
         return _nothing(ctx)
+    doomed, code = _refuse_busy(ctx, doomed)
+    if not doomed:
+        return code
     ctx.confirm(f"destroy {words.count(len(doomed), 'machine')}", _consequences(ctx, doomed))
     watch = PhaseWatch(ctx)
     bodies: dict[str, bytes] = {}
-    code = 0
     for rental in doomed:
         try:
             bodies[rental.rental_id] = _destroy(ctx, rental)
@@ -85,6 +92,33 @@ def _named(ctx: Context, everything: bool) -> list[RentalView]:
         for ref in refs
     ]
     return list({rental.rental_id: rental for rental in found}.values())
+
+
+def _refuse_busy(ctx: Context, doomed: list[RentalView]) -> tuple[list[RentalView], int]:
+    """Take out machines on which a job runs, before anything is asked; return the exit code.
+
+    vastd refuses them as well: with `-y`, where nobody is asked, that is enough.
+
+    Raises:
+        CliError: it was the only machine.
+    """
+    candidates = [r for r in doomed if r.jobs and r.phase not in ("destroying", "gone")]
+    if ctx.args.force or not ctx.interactive or ctx.args.yes or not candidates:
+        return doomed, 0
+    listed = ctx.client.call(jobs.LIST, jobs.JobListParams()).jobs
+    running = {job.rental_id: job.job_id for job in listed if job.state in _ON_MACHINE}
+    busy = [rental for rental in candidates if rental.rental_id in running]
+    for rental in busy:
+        job_id = running[rental.rental_id]
+        refusal = CliError(
+            f"job {job_id!r} runs on machine {rental.name!r}; nothing was destroyed",
+            hint=f"`vastctl job cancel {job_id}` ends it first; `--force --reason TEXT` ends both",
+            exit_code=ExitCode.JOB_ACTIVE,
+        )
+        if len(doomed) == 1:
+            raise refusal
+        ctx.screen.error(str(refusal), refusal.hint)
+    return [r for r in doomed if r not in busy], ExitCode.JOB_ACTIVE if busy else 0
 
 
 def _nothing(ctx: Context) -> int:

@@ -18,6 +18,7 @@ EXAMPLES: Final = """\
   vastctl doctor
   vastctl doctor --json"""
 
+KEY_COMMAND: Final = "(umask 077; mkdir -p ~/.config/vastai; cat > ~/.config/vastai/vast_api_key)"
 DOCTOR_S: Final = 120.0  # guess; it asks Vast several things, at Vast's pace
 
 
@@ -114,5 +115,7 @@ def _key_check() -> CheckView:
         if os.path.isfile(place):
             return _check("key", True, f"Vast key: in {place}", "")
     return _check(
-        "key", False, "Vast key: none found", "set VAST_API_KEY, or use `vastd --simulate`"
-    )
+        "key", False, "Vast key: none found",
+        f"put it into {os.path.join(base, 'vastai', 'vast_api_key')}: `{KEY_COMMAND}`, paste it, "
+        "Ctrl-D; or set VAST_API_KEY; or use `vastd --simulate`",
+    )  # fmt: skip

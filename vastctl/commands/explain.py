@@ -10,13 +10,18 @@ from vastd_protocol.methods import rental as rentals
 from vastd_protocol.methods.rental import ExplainView, WatchdogView
 
 EXAMPLES: Final = """\
-  vastctl explain r-1"""
+  vastctl explain r-1
+  vastctl explain r-1 --all       every watchdog, also those that are not armed"""
 
+_HAS_WARNED: Final = "has warned already"  # vastd's words for a watchdog that only warns once
 _MARKS: Final = {"info": " ", "warning": "!", "error": "x"}
 
 
 def arguments(parser: ArgumentParser) -> None:
     options.add_rental(parser)
+    parser.add_argument(
+        "--all", action="store_true", help="also the watchdogs that would do nothing now"
+    )
 
 
 def run(ctx: Context) -> int:
@@ -44,8 +49,10 @@ def explain_lines(ctx: Context, story: ExplainView) -> list[str]:
             lines.append(f"  {words.clock(step.at)} {mark} {step.text}{job}")
     if story.phases:
         lines += ["", bold("what it cost"), *_cost_lines(story)]
-    lines += ["", bold("what the watchdogs would do")]
-    lines += _watchdog_lines(story.watchdogs, ctx.now()) or ["  nothing is armed"]
+    dogs = story.watchdogs if ctx.args.all else _awake(story)
+    if dogs or rental.phase != "gone":
+        lines += ["", bold("what the watchdogs would do")]
+        lines += _watchdog_lines(dogs, ctx.now()) or ["  nothing is armed"]
     return lines + [f"warning: {warning}" for warning in rental.warnings]
 
 
@@ -60,6 +67,13 @@ def _cost_lines(story: ExplainView) -> list[str]:
     return [f"  {line}" for line in lines]
 
 
+def _awake(story: ExplainView) -> list[WatchdogView]:
+    """Return the watchdogs of a live machine that will fire or have warned."""
+    if story.rental.phase == "gone":
+        return []
+    return [dog for dog in story.watchdogs if dog.fires_at or dog.why == _HAS_WARNED]
+
+
 def _watchdog_lines(dogs: list[WatchdogView], now: float) -> list[str]:
     if not dogs:
         return []
@@ -70,12 +84,15 @@ def _watchdog_lines(dogs: list[WatchdogView], now: float) -> list[str]:
     lines: list[str] = []
     for dog in ordered:
         lines.append(f"  {dog.name:<{widest}}  {fires[dog.name]}: {dog.action}")
-        about = f"looks at {dog.watches}; limit {dog.limit}"
-        lines.append(f"  {'':<{widest}}  {about}" + (f"; {dog.why}" if dog.fires_at else ""))
+        about = f"looks at {dog.watches}; limit {words.without_seconds(dog.limit)}"
+        why = f"; {words.without_seconds(dog.why)}" if dog.fires_at else ""
+        lines.append(f"  {'':<{widest}}  {about}{why}")
     return lines
 
 
 def _fires(dog: WatchdogView, now: float) -> str:
     if words.epoch(dog.fires_at) is None:
-        return "not armed"  # then `why` only says so again
+        return (
+            _HAS_WARNED if dog.why == _HAS_WARNED else "not armed"
+        )  # then `why` only says so again
     return f"{words.countdown(dog.fires_at, now)} ({words.clock(dog.fires_at)})"

@@ -25,6 +25,7 @@ EXAMPLES: Final = """\
   vastctl job wait j-1 --timeout 1h
   vastctl job cancel j-1 -y"""
 
+FINISHED: Final = frozenset({"succeeded", "failed", "cancelled", "timed_out"})  # CONTRACT 3
 ANSWER_MARGIN_S: Final = 5.0  # guess; vastd answers at the limit, we wait a little longer
 
 
@@ -47,7 +48,14 @@ def _show(ctx: Context) -> int:
 
 
 def _cancel(ctx: Context) -> int:
-    job = ctx.client.call(jobs.GET, jobs.JobRef(job=ctx.args.job, project=ctx.project))
+    known = ctx.client.raw(jobs.GET, jobs.JobRef(job=ctx.args.job, project=ctx.project))
+    job = ctx.client.view(jobs.GET, known)
+    if job.state in FINISHED:
+        if ctx.json:
+            ctx.emit(known)
+        already = job.state.replace("_", " ")
+        ctx.screen.note(f"job {job.job_id} already {already}: nothing to cancel")
+        return ExitCode.OK
     ctx.confirm(f"cancel job {job.job_id} ({job.name}, {job.state.replace('_', ' ')})")
     wish = jobs.JobCancelParams(job=job.job_id, request_id=new_request_id())
     body = ctx.client.raw(jobs.CANCEL, wish)
@@ -92,9 +100,9 @@ def remote_code(job: JobView) -> int:
 
 
 def _retry(ctx: Context) -> int:
-    if not ctx.args.yes:
-        ctx.confirm("rent a machine again for this job")
-    wish = jobs.JobRetryParams(job=ctx.args.job, project=ctx.project, request_id=new_request_id())
+    job = ctx.client.call(jobs.GET, jobs.JobRef(job=ctx.args.job, project=ctx.project))
+    ctx.confirm(f"rent a machine again for job {job.job_id} ({job.name})")
+    wish = jobs.JobRetryParams(job=job.job_id, project=ctx.project, request_id=new_request_id())
     body = ctx.client.raw(jobs.RETRY, wish)
     submitted = ctx.client.view(jobs.RETRY, body)
     if ctx.json:

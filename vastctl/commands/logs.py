@@ -7,7 +7,7 @@ from typing import Final
 
 from vastctl import options, values
 from vastctl.attend import RESTART_S
-from vastctl.commands.job import remote_code
+from vastctl.commands.job import FINISHED, remote_code
 from vastctl.context import Context
 from vastctl.errors import CliError, DaemonAbsent, UsageError
 from vastctl.follow import READ_LIMIT, Followed, Follower, gone_while_following, unbase64
@@ -21,7 +21,7 @@ EXAMPLES: Final = """\
   vastctl logs -n 50 --search 'loss|error'
   vastctl logs -f j-1 --exit-status && echo done"""
 
-_FINISHED: Final = frozenset({"succeeded", "failed", "cancelled", "timed_out"})
+_NOT_STARTED: Final = frozenset({"queued", "placing", "starting"})
 MAX_LINE_BYTES: Final = 1_048_576  # guess; a longer line is searched in pieces
 
 
@@ -46,6 +46,8 @@ def run(ctx: Context) -> int:
     ctx.client.reconnect_s = RESTART_S
     printer = _Printer(ctx, _pattern(args.search))
     job = ctx.client.call(jobs.GET, jobs.JobRef(job=args.job, project=ctx.project))
+    if job.state in _NOT_STARTED and job.started_at is None:
+        ctx.screen.note(f"job {job.job_id} has not started yet ({job.state}): nothing is logged")
     start = _start_of_last(ctx, job.job_id, args.lines) if args.lines else 0
     try:
         if args.follow:
@@ -171,7 +173,7 @@ def _follow(ctx: Context, job_id: str, start: int, printer: _Printer) -> None:
 
 def _exit_status(ctx: Context, job_id: str) -> int:
     job = ctx.client.call(jobs.GET, jobs.JobRef(job=job_id))
-    if job.state not in _FINISHED:
+    if job.state not in FINISHED:
         raise CliError(
             f"job {job_id} has not ended, it is {job.state}",
             hint=f"follow it with `-f`, or use `vastctl job wait {job_id}`",

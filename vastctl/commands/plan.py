@@ -6,21 +6,22 @@ from typing import Final
 
 from vastctl import options, values
 from vastctl.context import Context
+from vastctl.errors import UsageError
 from vastctl.planning import none_fits, plan_lines
 from vastd_protocol.errors import ExitCode
 from vastd_protocol.methods import task
 
 EXAMPLES: Final = """\
   vastctl plan --hours 3 --gpu-ram 24
-  vastctl plan --task "fine-tune a 7B model with LoRA" train.py
-  vastctl plan --no-offers train.py           needs neither key nor network"""
+  vastctl plan --gpu-name RTX_4090 --hours 3 --explain
+  vastctl plan --gpu-ram 24 --no-offers       needs neither key nor network"""
 
 
 def arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "paths", metavar="PATH", nargs="*", type=values.path, help="files that tell about the task"
     )
-    parser.add_argument("--task", metavar="TEXT", help="what it does, in words")
+    parser.add_argument("--task", metavar="TEXT", help=options.TASK_HELP)
     parser.add_argument("--no-offers", action="store_true", help="size only, do not search")
     parser.add_argument("--explain", action="store_true", help="tell every source and filter")
     parser.add_argument("--budget", metavar="USD", type=values.usd, help="what it may cost in all")
@@ -29,6 +30,9 @@ def arguments(parser: ArgumentParser) -> None:
 
 def run(ctx: Context) -> int:
     args = ctx.args
+    for path in args.paths:
+        if not os.path.exists(path):
+            raise UsageError(f"there is no {path!r}", hint="name files that exist, or leave it out")
     wish = task.PlanParams(
         needs=options.needs(args, task=args.task),
         project=ctx.project,

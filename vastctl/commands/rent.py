@@ -75,6 +75,25 @@ def _settled(rental: RentalView) -> bool:
     )
 
 
+def _limits(ctx: Context, rental: RentalView) -> str:
+    """Return when the machine ends by itself, as vastd has accepted it, and what it bills."""
+    args = ctx.args
+    ends: list[str] = []
+    at = words.epoch(rental.deadline_at)
+    if at is not None:
+        left = words.limit(max(60, round((at - ctx.now()) / 60) * 60))
+        ends.append(f"in {left} ({'' if args.max_runtime else 'default; '}--max-runtime)")
+    if rental.budget_usd is not None:
+        source = "--budget" if args.budget else "default; --budget"
+        ends.append(f"before it costs more than {words.money(rental.budget_usd)} ({source})")
+    if args.idle:
+        ends.append(f"after {words.limit(args.idle)} without work (--idle)")
+    price = words.rate(rental.dph_usd)
+    if not ends:
+        return f"it bills {price}"
+    return f"it ends by itself {' or '.join(ends)}; until then it bills {price}"
+
+
 def _end(ctx: Context, body: bytes, rental: RentalView) -> int:
     if ctx.json:
         ctx.emit(body)
@@ -84,7 +103,8 @@ def _end(ctx: Context, body: bytes, rental: RentalView) -> int:
         ctx.screen.step(
             "info", f"ready at {words.rate(rental.dph_usd)}: `vastctl ssh {rental.name}`"
         )
-        ctx.screen.note(f"  it bills until you run `vastctl destroy {rental.name}`")
+        ctx.screen.note(f"  {_limits(ctx, rental)}")
+        ctx.screen.note(f"  end it now: `vastctl destroy {rental.name}`")
         return ExitCode.OK
     if rental.end_reason is None and rental.phase not in ("stopped", "gone"):
         return ExitCode.OK

@@ -32,7 +32,7 @@ def arguments(parser: ArgumentParser) -> None:
 def _add_job(parser: ArgumentParser) -> None:
     job = parser.add_argument_group("the job")
     job.add_argument("--name", type=values.name, help="name of the job and its machine")
-    job.add_argument("--task", metavar="TEXT", help="what it does, in words; helps to size it")
+    job.add_argument("--task", metavar="TEXT", help=options.TASK_HELP)
     job.add_argument(
         "--env",
         metavar="K=V",

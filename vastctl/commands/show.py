@@ -32,6 +32,7 @@ def run(ctx: Context) -> int:
 def rental_lines(rental: RentalView, now: float) -> list[str]:
     """Return one rental as `key  value` lines; what is unknown is left out."""
     ssh = rental.ssh
+    ended = rental.phase == "gone"  # then a deadline threatens nobody
     rows = [
         ("name", rental.name),
         ("rental", rental.rental_id),
@@ -48,8 +49,8 @@ def rental_lines(rental: RentalView, now: float) -> list[str]:
         ("created", _ago(rental.created_at, now)),
         ("ready", _ago(rental.ready_at, now)),
         ("ended", _ago(rental.ended_at, now)),
-        ("deadline", _until(rental.deadline_at, now)),
-        ("lease", _lease(rental, now)),
+        ("deadline", "" if ended else _until(rental.deadline_at, now)),
+        ("lease", "" if ended else _lease(rental, now)),
         ("ssh", "" if ssh is None else f"{ssh.user}@{ssh.host} port {ssh.port} ({ssh.route})"),
         ("Vast says", " - ".join(part for part in (rental.status, rental.status_msg) if part)),
         ("GPU use", "" if rental.gpu_util is None else f"{rental.gpu_util:.0f}%"),

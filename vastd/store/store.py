@@ -266,6 +266,7 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
         connection.close()
         RentingLock(path.parent).lock(f"the store {path} was damaged ({exc})")
         aside = _quarantine(path)
+        _connect_new(path)  # a missing file beside the owner word would read as a lost store
         raise StoreDamaged(
             f"the store {path} is damaged ({exc}); it was kept as {aside.name}",
             hint="machines are looked for by their labels; see `vastctl doctor`",
