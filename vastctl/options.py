@@ -7,7 +7,7 @@ from vastctl import values
 from vastd_protocol.methods.rental import PolicyParams
 from vastd_protocol.methods.task import Needs
 
-TASK_HELP: Final = "what it does, in words: kept with it and shown; sizes come from options"
+TASK_HELP: Final = "what it does, in words: stored with a job; sizes come from options only"
 
 
 def add_needs(parser: ArgumentParser, *, offer: bool = True) -> None:

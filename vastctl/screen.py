@@ -220,7 +220,8 @@ class Screen:
 
 def progress_text(done: int, total: int | None, unit: str) -> str:
     """Return `1.2 MB of 4.0 MB (30%)`, or what is known of it."""
-    show = words.size if unit == "bytes" else (lambda n: f"{n} {unit}" if unit else str(n))
+    known = {"bytes": words.size, "seconds": words.limit}
+    show = known.get(unit) or (lambda n: f"{n} {unit}" if unit else str(n))
     if not total:
         return show(done)
     return f"{show(done)} of {show(total)} ({min(100, 100 * done // total)}%)"

@@ -88,10 +88,10 @@ def test_progress_without_a_terminal_is_a_line_now_and_then(make: Any) -> None:
     screen.progress("boot", 25, 25, "seconds")
 
     assert err.text.splitlines() == [
-        "boot: 0 seconds",
-        "boot: 10 seconds",
-        "boot: 20 seconds",
-        "boot: 25 seconds of 25 seconds (100%)",
+        "boot: 0s",
+        "boot: 10s",
+        "boot: 20s",
+        "boot: 25s of 25s (100%)",
     ]
 
 

@@ -41,24 +41,14 @@ def _add_job(parser: ArgumentParser) -> None:
         default=[],
         help="variable for the job; K alone passes yours on",
     )
-    job.add_argument(
-        "--include",
-        metavar="PATH",
-        type=values.path,
-        nargs="+",
-        action="extend",
-        default=[],
-        help="send this although it looks secret",
-    )
-    job.add_argument(
-        "--output",
-        metavar="PATH",
-        type=values.path,
-        nargs="+",
-        action="extend",
-        default=[],
-        help="what to bring home (results/ and *.log)",
-    )
+    for option, text in (
+        ("--include", "send this although it looks secret"),
+        ("--output", "what to bring home (results/ and *.log)"),
+    ):
+        job.add_argument(
+            option, metavar="PATH", type=values.path, nargs="+", action="extend", default=[],
+            help=text,
+        )  # fmt: skip
     job.add_argument(
         "--heartbeat",
         metavar="PATH[:DUR]",
