@@ -77,12 +77,18 @@ class Context:
 
 
 def project_root(directory: str) -> str:
-    """Return the nearest directory upwards that holds `.git`, else `directory` itself."""
+    """Return the nearest directory upwards that holds `.git`, else `directory` itself.
+
+    The search ends below the home directory: some keep their settings in a repository there, and
+    a home is no project.
+    """
     current = os.path.abspath(directory)
-    while True:
+    home = os.path.expanduser("~")
+    while current != home:
         if os.path.exists(os.path.join(current, ".git")):
             return current
         above = os.path.dirname(current)
         if above == current:
-            return os.path.abspath(directory)
+            break
         current = above
+    return os.path.abspath(directory)

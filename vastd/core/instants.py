@@ -9,6 +9,11 @@ def rfc3339(epoch_s: float) -> str:
     return text.replace("+00:00", "Z")
 
 
+def shown(epoch_s: float) -> str:
+    """Return an instant for a sentence, to the second: `2026-12-01 00:57:53 UTC`."""
+    return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
 def maybe(epoch_s: float | None) -> str | None:
     """Return an instant, or None for none."""
     return None if epoch_s is None else rfc3339(epoch_s)

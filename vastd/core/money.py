@@ -37,4 +37,4 @@ def show(micros: int) -> str:
 def show_rate(micros_per_hour: int) -> str:
     """Return `$0.155/h`, with a fourth digit for the cents a stopped disk costs."""
     usd = to_usd(micros_per_hour)
-    return f"${usd:.3f}/h" if abs(usd) >= 0.1 or usd == 0 else f"${usd:.4f}/h"
+    return f"${usd:.3f}/h" if abs(usd) >= 0.01 or usd == 0 else f"${usd:.4f}/h"

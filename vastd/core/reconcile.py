@@ -14,7 +14,7 @@ from msgspec import Struct, structs
 
 from vastd.core import billing
 from vastd.core import events as ev
-from vastd.core.instants import rfc3339
+from vastd.core.instants import shown
 from vastd.core.labels import read_claim
 from vastd.core.limits import (
     LABEL_SEARCH_S,
@@ -184,7 +184,7 @@ def _absent(rental: Rental, seen: Sighting, begun_at: float, now: float) -> list
         enough = PROOFS_WHEN_ACTIVE
     if enough is None or seen.absences < enough:
         return []
-    proof = f"{seen.absences} complete listings, the last begun at {rfc3339(begun_at)}, without it"
+    proof = f"{seen.absences} complete listings, the last begun at {shown(begun_at)}, without it"
     return [ev.FoundAbsent(rental_id=rental.rental_id, at=now, proof=proof)]
 
 

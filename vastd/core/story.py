@@ -3,7 +3,7 @@
 from msgspec import Struct, field
 
 from vastd.core import events as ev
-from vastd.core.instants import plural, rfc3339, size
+from vastd.core.instants import plural, rfc3339, shown, size
 from vastd.core.money import show_rate, to_usd
 from vastd.core.rental import Rental
 
@@ -33,7 +33,8 @@ def _of_rental(event: ev.RentalEvent) -> Line:
         case ev.CreateSent(deadline_at=deadline):
             at = rfc3339(deadline)
             return Line(
-                text=f"asking Vast for the machine; it ends by {at}", data={"deadline_at": at}
+                text=f"asking Vast for the machine; it ends by {shown(deadline)}",
+                data={"deadline_at": at},
             )
         case ev.CreateConfirmed(instance_id=found):
             return Line(text=f"rented as instance {found}", data={"instance_id": found})
