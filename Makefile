@@ -35,7 +35,7 @@ test-sim: $(VENV)/dev.stamp | test-unit
 	$(PYTEST) -m sim -n $(JOBS) || [ $$? -eq 5 ]
 
 test-system: $(VENV)/dev.stamp tools | test-unit test-sim
-	$(PYTEST) -m "ssh or e2e" || [ $$? -eq 5 ]
+	$(PYTEST) -m "ssh or e2e" -n $(JOBS) --dist loadfile || [ $$? -eq 5 ]
 
 tools: | test-unit test-sim
 	@missing=$$(.ci/tools) || { \

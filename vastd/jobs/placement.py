@@ -7,6 +7,7 @@ Rules
    destination.
 """
 
+import contextlib
 import os
 import shutil
 import stat
@@ -17,6 +18,7 @@ from vastd.errors import TransferFailed, UnsafePath
 from vastd.jobs.digest import sha256_of
 
 INCOMING: Final = ".vastd-incoming"
+_MAKE_TRIES: Final = 5  # guess: each one lost a race against another collection's end
 _SPARE_BYTES: Final = 16 * 1024 * 1024  # guess: directories, journals; a disk is never filled
 
 
@@ -27,7 +29,8 @@ class Placement:
         """`keep_as` is what a replaced file's name gets: `before-<job id>`."""
         self._destination = destination.absolute()
         self._keep_as = keep_as
-        self.staging = self._destination / INCOMING
+        # Each job's own: two machines may bring results into one project at the same time.
+        self.staging = self._destination / INCOMING / keep_as
         self._placed: set[str] = set()
 
     def prepare(self) -> None:
@@ -37,16 +40,26 @@ class Placement:
             TransferFailed: they cannot be made.
             UnsafePath: the staging area is a link.
         """
-        try:
-            self.staging.mkdir(parents=True, exist_ok=True)
-        except OSError as exc:
-            raise _failed(self.staging, exc) from exc
-        if self.staging.is_symlink():
-            raise UnsafePath(f"{str(self.staging)!r} is a link; remove it and repeat")
+        for attempt in range(1, _MAKE_TRIES + 1):
+            try:
+                self.staging.mkdir(parents=True, exist_ok=True)
+                break
+            except FileNotFoundError as exc:
+                # Another collection has just removed the shared parent, which was empty.
+                if attempt == _MAKE_TRIES:
+                    raise _failed(self.staging, exc) from exc
+            except OSError as exc:
+                raise _failed(self.staging, exc) from exc
+        for directory in (self.staging.parent, self.staging):
+            if directory.is_symlink():
+                raise UnsafePath(f"{str(directory)!r} is a link; remove it and repeat")
 
     def check_space(self, needed_bytes: int) -> None:
         """Raise TransferFailed if the files do not fit on the local disk."""
-        free = shutil.disk_usage(self.staging).free
+        try:
+            free = shutil.disk_usage(self.staging).free
+        except OSError as exc:
+            raise _failed(self.staging, exc) from exc
         if needed_bytes + _SPARE_BYTES > free:
             raise TransferFailed(
                 f"{needed_bytes / 1e6:.0f} MB do not fit into {str(self._destination)!r}: "
@@ -98,6 +111,8 @@ class Placement:
     def finish(self) -> None:
         """Remove the staging area after everything is in place."""
         shutil.rmtree(self.staging, ignore_errors=True)
+        with contextlib.suppress(OSError):  # not empty: another collection is under way
+            self.staging.parent.rmdir()
 
     def _final(self, name: str, *, make: bool) -> Path:
         here = self._destination
