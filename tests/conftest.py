@@ -20,7 +20,7 @@ import pytest
 from hypothesis import settings
 
 # Same examples on every desk: main is green or it is not. HYPOTHESIS_PROFILE=explore looks further.
-settings.register_profile("steady", deadline=None, derandomize=True, max_examples=60)
+settings.register_profile("steady", deadline=None, derandomize=True, max_examples=40)
 settings.register_profile("explore", deadline=None, max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 

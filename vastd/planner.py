@@ -13,7 +13,6 @@ from vastd.hunt import PlanRules
 from vastd.rpc.views.plan import offers_view, option_view, plan_view, task_needs
 from vastd.shell import Choice, Shell
 from vastd_protocol.methods.offer import OfferSearchParams, OffersView
-from vastd_protocol.methods.task import Needs as WireNeeds
 from vastd_protocol.methods.task import OptionView, PlanParams, PlanView
 
 
@@ -63,7 +62,7 @@ class MarketPlanner:
             NoOffers: nothing fits; the message says what each filter removed.
         """
         rules = self._rules()
-        wanted = task_needs(_wire(needs))
+        wanted = task_needs(needs)
         found = await planning.plan(
             self._shell.provider, wanted, rules, budget=budget, blocked=avoid
         )
@@ -87,23 +86,6 @@ class MarketPlanner:
         used up, so any that fits is taken."""
         choice, _ = await self.choose(_without_offer(needs), avoid, budget)
         return choice
-
-
-def _wire(needs: Needs) -> WireNeeds:
-    return WireNeeds(
-        task=needs.task,
-        hours=needs.hours,
-        gpu_ram_gb=needs.gpu_ram_gb,
-        num_gpus=needs.num_gpus,
-        gpu_name=needs.gpu_name,
-        disk_gb=needs.disk_gb,
-        image=needs.image,
-        max_dph_usd=needs.max_dph_usd,
-        min_reliability=needs.min_reliability,
-        spot=needs.spot,
-        bid_usd_h=needs.bid_usd_h,
-        offer_id=needs.offer_id,
-    )
 
 
 def _without_offer(needs: Needs) -> Needs:

@@ -212,7 +212,7 @@ def test_a_newer_schema_is_refused_untouched(vast: Installed) -> None:
 
 def test_ctrl_c_detaches_and_the_job_goes_on(vast: Installed) -> None:
     vast.start()
-    client = vast.begin(*run_words(30))
+    client = vast.begin(*run_words(100))  # ten seconds: not over before the signal
     vast.wait_for("job_started")
 
     client.send_signal(signal.SIGINT)
@@ -253,16 +253,12 @@ def test_an_offer_cannot_be_rented_twice(vast: Installed) -> None:
     assert vast.live() == 0
 
 
-# `vastctl` refuses the first by policy; what only vastd knows to be unsafe is bad input to it.
-@pytest.mark.parametrize(
-    ("place", "code"), [("/", 6), ("/root", 6), ("/root/../root", 6), ("//", 6), ("/etc", 2)]
-)
-def test_nothing_is_pushed_where_it_would_lock_everybody_out(
-    rented: Installed, place: str, code: int
-) -> None:
+# Some are refused by `vastctl`, the rest by vastd: the user must not feel the difference.
+@pytest.mark.parametrize("place", ["/", "/root", "/root/../root", "//", "/etc"])
+def test_nothing_is_pushed_where_it_would_lock_everybody_out(rented: Installed, place: str) -> None:
     done = rented.vastctl("push", "box", "train.py", place)
 
-    assert done.returncode == code
+    assert done.returncode == 6
     assert "/workspace" in done.stderr
 
 

@@ -38,7 +38,7 @@ def test_every_error_class_of_ours_has_a_row_or_a_parent_that_speaks_for_it():
         (errors.NoCredit("x"), True, 1007, "no_credit", False, 6),
         (errors.OfferGone("x"), True, 1006, "offer_gone", True, 9),
         (errors.BadSpec("x"), True, -32602, "bad_spec", False, 2),
-        (errors.UnsafePath("x"), True, -32602, "unsafe_path", False, 2),
+        (errors.UnsafePath("x"), True, 1008, "unsafe_path", False, 6),
         (errors.NotFound("x"), False, 1009, "not_found", False, 5),
         (errors.AmbiguousName("x"), False, 1010, "ambiguous_name", False, 2),
         (errors.PolicyRefused("x"), True, 1008, "policy_refused", False, 6),

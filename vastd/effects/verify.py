@@ -18,6 +18,9 @@ _log = logging.getLogger(__name__)
 _VRAM_SHARE: Final = 0.94  # guess, from published nvidia-smi totals of 23,028 to 24,576 MiB
 
 
+ATTACH_S: Final = 5.0  # REQUIREMENTS SSH-07: "wait a few seconds" after attaching a key
+
+
 async def verify(shell: Shell, rental_id: str) -> None:
     """Try until SSH and GPU are proven, or decide the end of the rental.
 
@@ -30,6 +33,8 @@ async def verify(shell: Shell, rental_id: str) -> None:
         except SshAuthRejected as exc:
             if not await _attach_key(shell, rental, exc):
                 return
+            await trio.sleep(min(ATTACH_S, shell.limits.ssh_spacing_s))
+            continue
         except HardwareMismatch as exc:
             _end(shell, rental_id, Trigger.HARDWARE_MISMATCH, str(exc))
             return

@@ -60,7 +60,7 @@ TABLE: Final[dict[type[VastdError], Row]] = {
     ),
     errors.HardwareMismatch: Row(ErrorCode.HOST_FAILED, "hardware_mismatch"),
     errors.TransferFailed: Row(ErrorCode.COLLECT_FAILED, "transfer_failed", retryable=True),
-    errors.UnsafePath: Row(ErrorCode.INVALID_PARAMS, "unsafe_path"),
+    errors.UnsafePath: Row(ErrorCode.POLICY_REFUSED, "unsafe_path"),
     errors.NotFound: Row(ErrorCode.NOT_FOUND),
     errors.AmbiguousName: Row(ErrorCode.AMBIGUOUS_NAME),
     errors.InvalidRequest: Row(ErrorCode.INVALID_PARAMS),

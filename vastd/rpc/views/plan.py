@@ -2,6 +2,7 @@
 
 from typing import TypeVar
 
+from vastd.core import job
 from vastd.core.estimate import Candidate
 from vastd.core.money import Micros, from_usd, to_usd
 from vastd.core.sizing import MB_PER_GB, Hours, Requirements, Sourced, TaskNeeds
@@ -20,8 +21,8 @@ from vastd_protocol.methods.task import (
 V = TypeVar("V", int, float, str)
 
 
-def task_needs(needs: Needs) -> TaskNeeds:
-    """Return what a client stated, in our units."""
+def task_needs(needs: Needs | job.Needs) -> TaskNeeds:
+    """Return what a client stated, now or with a job on record, in our units."""
     return TaskNeeds(
         task=needs.task,
         hours=needs.hours,
