@@ -11,6 +11,7 @@ import ast
 import itertools
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from functools import cache
@@ -23,6 +24,11 @@ from hypothesis import settings
 settings.register_profile("steady", deadline=None, derandomize=True, max_examples=40)
 settings.register_profile("explore", deadline=None, max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
+
+# Whoever starts the tests in the background of a script passes an ignored SIGINT on to every
+# program they start, and Ctrl-C could not be tested.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 FOREIGN_PREFIXES = ("VAST", "XDG_", "GIT_", "CONTAINER_")
 FOREIGN_NAMES = (
