@@ -117,7 +117,7 @@ def samples() -> list[ev.Event]:
         ev.CreateSent: {"deadline_at": T0 + 43_200.0},
         ev.CreateConfirmed: {"instance_id": INSTANCE_ID},
         ev.CreateUnresolved: {"why": "no answer"},
-        ev.CreateRefused: {"why": "gone", "offer_gone": True},
+        ev.CreateRefused: {"why": "gone", "stop_all": True},
         ev.InstanceFound: {"instance_id": INSTANCE_ID},
         ev.InstanceRunning: {},
         ev.KeyAttached: {},

@@ -66,10 +66,9 @@ class CreateUnresolved(RentalEvent, frozen=True, kw_only=True, tag="create_unres
 
 
 class CreateRefused(RentalEvent, frozen=True, kw_only=True, tag="create_refused"):
-    """Vast refused: nothing was made. `offer_gone` lets the next offer be tried at no cost."""
+    """Vast refused: nothing was made, nothing bills."""
 
     why: str
-    offer_gone: bool = False
     stop_all: bool = False  # every other offer would be refused too
 
 

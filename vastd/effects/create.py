@@ -15,7 +15,6 @@ from vastd.errors import (
     CreatedButFailed,
     NoCredit,
     NotPermitted,
-    OfferGone,
     ProviderError,
     RateLimited,
     Refused,
@@ -129,7 +128,6 @@ def _refused(shell: Shell, rental_id: str, exc: ProviderError) -> None:
             rental_id=rental_id,
             at=shell.wall_clock(),
             why=str(exc),
-            offer_gone=isinstance(exc, OfferGone),
             stop_all=isinstance(exc, _HOPELESS),
         )
     )

@@ -114,19 +114,6 @@ async def hash_files(
     }
 
 
-async def hash_prefix(shell: RemoteShell, root: str, name: bytes, limit: int) -> str | None:
-    """Return the SHA-256 of a file's first `limit` bytes, or None if it cannot be read."""
-    answer = await shell.pipe(
-        'cd "$1" && xargs -0 sh -c \'head -c "$0" "$1" | sha256sum\' "$2"',
-        root,
-        str(limit),
-        stdin=_joined([name]),
-        timeout_s=_LIST_TIMEOUT_S + limit / _HASH_BYTES_PER_S,
-    )
-    match = _SHA256.match(answer.body)
-    return match[0].decode() if match else None
-
-
 async def remove_files(shell: RemoteShell, root: str, names: Sequence[bytes]) -> None:
     """Remove files, and the directories that became empty by it."""
     if not names:

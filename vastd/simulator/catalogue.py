@@ -104,15 +104,3 @@ GPU_MODELS: Final[tuple[GpuModel, ...]] = (
     _gpu("H200", "NVIDIA H200", 143771, 900, 11.8, 66.9, 4890.0, 700, (2.25, 3.40), 235.0, (1, 4, 8), 3, nvlink_gb_s=900.0, datacenter=True),
 )
 # fmt: on
-
-
-def by_name(name: str) -> GpuModel:
-    """Return the model of that Vast name.
-
-    Raises:
-        KeyError: the market knows no such card.
-    """
-    for model in GPU_MODELS:
-        if model.name == name:
-            return model
-    raise KeyError(name)

@@ -89,6 +89,3 @@ class Shelf:
         return machine_id in self._strangers | self._dark or any(
             rival not in self._bidders for rival in self.rivals(chunk, apart_from=apart_from)
         )
-
-    def is_bidder(self, instance_id: int) -> bool:
-        return instance_id in self._bidders

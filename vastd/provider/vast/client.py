@@ -9,11 +9,9 @@ Rules
 """
 
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from typing import Final
 
-import httpx2
 import trio
 
 from vastd.core.market import Account, Created, CreateSpec, Instance, Offer, OfferQuery, SshKey
@@ -25,10 +23,9 @@ from vastd.errors import (
     ProviderError,
     Refused,
 )
-from vastd.provider.keys import Key
 from vastd.provider.vast import orders, wire
 from vastd.provider.vast.failures import failure_of, is_empty_key_list
-from vastd.provider.vast.http import DEFAULT_URL, HttpRequest, Reply, VastHttp
+from vastd.provider.vast.http import HttpRequest, Reply, VastHttp
 from vastd.provider.vast.listing import Listing
 from vastd.provider.vast.operations import Call, Operation
 
@@ -192,23 +189,6 @@ class VastProvider:
         if failure is not None:
             raise failure
         return wire.parse_json(reply.body)
-
-
-@asynccontextmanager
-async def open_vast(
-    *,
-    key: Key,
-    version: str,
-    base_url: str = DEFAULT_URL,
-    transport: httpx2.AsyncBaseTransport | None = None,
-) -> AsyncIterator[VastProvider]:
-    """Give the provider for the account of `key`; the way to it is closed on leaving.
-
-    Raises:
-        ConfigError: `base_url` or the proxy variables of the environment cannot be used.
-    """
-    async with VastHttp(key=key, base_url=base_url, version=version, transport=transport) as http:
-        yield VastProvider(http, secrets=(key.secret.reveal(),))
 
 
 def _on(operation: Operation, instance_id: int) -> Call:
