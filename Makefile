@@ -3,13 +3,15 @@
 #   make demo    the main job end to end on the simulated Vast, for $0 (ARGS="--fault NAME")
 #   make test    all tests; ssh and e2e need system tools, which are named when they are missing
 #   make lint    format, lints, types, import rules        make fmt    repair what can be repaired
-#   make bench   benchmarks, side by side                  make clean  remove what make made
+#   make bench   benchmarks, side by side (ARGS=NAME)      make clean  remove what make made
 
 PYTHON ?= python3
 ARGS ?=
 JOBS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
+# Vast's own client, a witness for the simulated Vast; its pins clash with ours.
+VASTAI := .venv-vastai
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -q
 PYTEST := $(BIN)/python -m pytest -q
 # Directories too: a deleted module makes nothing newer but the directory it was in.
@@ -17,8 +19,10 @@ SOURCES := $(shell find vastd vastctl protocol -name '*.egg-info' -prune -o -nam
 
 # What a user's shell may hold would lead pip or Python away from the environment made here.
 unexport PYTHONPATH PYTHONHOME PIP_USER PIP_TARGET PIP_PREFIX VIRTUAL_ENV
+# Without bytecode each worker compiles every test anew: a quarter of the fast tests' time.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test lint fmt bench clean dev tools test-unit test-sim test-system
+.PHONY: demo test lint fmt bench clean dev tools test-unit test-sim test-system official-client
 .DELETE_ON_ERROR:
 
 # An editable install is as good for the demo, so whoever develops does not install twice.
@@ -34,7 +38,7 @@ test-unit: $(VENV)/dev.stamp
 test-sim: $(VENV)/dev.stamp | test-unit
 	$(PYTEST) -m sim -n $(JOBS) || [ $$? -eq 5 ]
 
-test-system: $(VENV)/dev.stamp tools | test-unit test-sim
+test-system: $(VENV)/dev.stamp $(VASTAI)/made.stamp tools | test-unit test-sim
 	$(PYTEST) -m "ssh or e2e" -n $(JOBS) --dist loadfile || [ $$? -eq 5 ]
 
 tools: | test-unit test-sim
@@ -53,14 +57,13 @@ fmt: $(VENV)/dev.stamp
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(VENV)/dev.stamp
-	@if [ -f bench/__main__.py ]; then $(BIN)/python -m bench $(ARGS); \
-	else echo "make bench: there are no benchmarks in this version" >&2; exit 1; fi
+bench: $(VENV)/dev.stamp $(VASTAI)/made.stamp
+	@$(BIN)/python -m bench $(ARGS)
 
 dev: $(VENV)/dev.stamp
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(VASTAI) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 # An environment that somebody made here before is completed, not thrown away.
 $(VENV)/made.stamp:
@@ -68,6 +71,14 @@ $(VENV)/made.stamp:
 	  { echo "make: $(PYTHON) is missing or older than 3.11; say which to use: make PYTHON=python3.12" >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || \
 	  { echo "make: $(PYTHON) cannot make an environment (Debian: apt-get install python3-venv)" >&2; exit 1; }
+	@touch $@
+
+official-client: $(VASTAI)/made.stamp
+
+$(VASTAI)/made.stamp: tests/witness/requirements.txt
+	@echo "installing the official client into $(VASTAI)"
+	@$(PYTHON) -m venv --clear $(VASTAI)
+	@$(VASTAI)/bin/python -m pip --disable-pip-version-check --no-input -q install -r $<
 	@touch $@
 
 # build/ would bring back modules that were deleted since the last wheel.

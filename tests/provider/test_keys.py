@@ -45,7 +45,7 @@ def test_the_places_are_tried_in_the_order_of_the_contract(tmp_path: Path):
         ("env-key", "environment variable VAST_API_KEY"),
         ("official-key", f"file {official}"),
         ("older-key", f"file {older}"),
-        ("credential-key", f"file {tmp_path}/credentials/vast_api_key"),
+        ("credential-key", "systemd credential vast_api_key"),
     ]
 
 

@@ -1,12 +1,13 @@
 """The contract of the port, held by each of its implementations."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import httpx2
 import pytest
 import trio
 
 from support.provider_contract import ProviderContract, ProviderRig
+from support.recorded_vast import RecordedVast
 from support.scripted_vast import Answer, a_key, respond
 from support.small_vast import small_vast
 from vastd.provider.pacing import Paced
@@ -16,7 +17,7 @@ from vastd.provider.vast.http import VastHttp
 from vastd.simulator.facade.app import Facade
 from vastd.simulator.facade.backend import Backend, NoMachines
 from vastd.simulator.facade.http import Request
-from vastd.simulator.faults import Faults
+from vastd.simulator.faults import Fault, FaultKind, Faults, Point
 from vastd.simulator.market import Market
 from vastd.simulator.provider import SimProvider
 
@@ -25,6 +26,12 @@ EPOCH = 1_790_000_000.0
 
 def wall_clock() -> float:
     return EPOCH + trio.current_time()
+
+
+def refuser(faults: Faults) -> Callable[[str], None]:
+    """What makes the simulated market refuse the next create with one of Vast's codes."""
+    kinds = {"insufficient_credit": FaultKind.NO_CREDIT, "spend_rate_limit": FaultKind.SPEND_RATE}
+    return lambda code: faults.add(Fault(point=Point.CREATE, kind=kinds[code]))
 
 
 class Middling:
@@ -55,7 +62,17 @@ class TestVastProviderPacedAndRetrying(ProviderContract):
                 rig.let_pass,
                 rig.boot_s,
                 rig.destroy_s,
+                rig.refuse_create,
             )
+
+
+class TestVastProviderOnRecordedAnswers(ProviderContract):
+    """Our client over the answers the official client was recorded to get."""
+
+    @pytest.fixture
+    async def rig(self) -> AsyncIterator[ProviderRig]:
+        async with small_vast(RecordedVast()) as rig:
+            yield rig
 
 
 class TestVastProviderOnTheFacade(ProviderContract):
@@ -89,7 +106,12 @@ class TestVastProviderOnTheFacade(ProviderContract):
 
         async with connect(market.account.owner_key) as ours, connect("f" * 64) as theirs:
             yield ProviderRig(
-                Paced(VastProvider(ours)), Paced(VastProvider(theirs)), trio.sleep, 3600.0, 600.0
+                Paced(VastProvider(ours)),
+                Paced(VastProvider(theirs)),
+                trio.sleep,
+                3600.0,
+                600.0,
+                refuser(faults),
             )
             refused = [call for call in facade.served if call.status == 429]
             assert refused == []
@@ -107,4 +129,5 @@ class TestSimProvider(ProviderContract):
             trio.sleep,
             3600.0,
             600.0,
+            refuser(faults),
         )

@@ -25,6 +25,7 @@ from vastd.errors import (
 from vastd.provider.vast.failures import failure_of, is_empty_key_list
 from vastd.provider.vast.http import Reply
 from vastd.provider.vast.operations import ON_INSTANCE, READS, Call, Operation
+from vastd.provider.vast.wire import parse_json
 
 NOW = 1_790_000_000.0  # 2026-09-21 14:13:20 UTC
 SECONDS_TO_MIDNIGHT = 35_200.0
@@ -77,7 +78,8 @@ def judge(
 ) -> errors.ProviderError | None:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     reply = Reply(status=status, headers=headers or {}, body=data)
-    return failure_of(Call(operation=operation, subject="42"), reply, now=NOW, hidden=hidden)
+    call = Call(operation=operation, subject="42")
+    return failure_of(call, reply, parse_json(data), now=NOW, hidden=hidden)
 
 
 def no(code: str, msg: str = "") -> dict[str, object]:

@@ -239,6 +239,23 @@ def test_what_is_not_json_is_unreadable(body: bytes):
     assert parse_json(body) is UNREADABLE
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"18446744073709551616",
+        b"1e999",
+        b"-0.0",
+        b'"\\ud800"',
+        b'"\xc3\xa9\xed\xa0\x80"',
+        b'{"a": 1, "a": -Infinity}',
+        b"9007199254740993.0",
+        b" [1, 2.5, true, null]\n",
+    ],
+)
+def test_what_the_fast_reader_refuses_is_read_as_the_standard_library_reads_it(body: bytes):
+    assert parse_json(body) == json.loads(body.decode("utf-8", "replace"))
+
+
 def test_a_byte_order_mark_or_a_broken_character_does_not_hide_the_rest():
     assert parse_json(b'\xef\xbb\xbf{"id": 1}') == {"id": 1}
     assert parse_json(b'{"id": 1, "label": "\xff"}') == {

@@ -292,12 +292,16 @@ async def test_an_unknown_id_reads_as_null(vast: SmallFacade) -> None:
     assert await vast.call("GET", "/api/v0/instances/99/") == (200, {"instances": None})
 
 
-async def test_an_unknown_route_is_a_json_404_and_a_wrong_method_a_405(vast: SmallFacade) -> None:
-    status, body = await vast.call("GET", "/api/v0/nonsense/")
-    assert status == 404
-    assert isinstance(body, dict)
-    assert body["success"] is False
-    assert (await vast.call("DELETE", "/api/v0/bundles/"))[0] == 405
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("GET", "/api/v0/nonsense/"), ("DELETE", "/api/v0/bundles/"), ("POST", "/api/v0/asks/bulk/")],
+)
+async def test_what_is_not_modelled_is_a_404_in_the_usual_form(
+    method: str, path: str, vast: SmallFacade
+) -> None:
+    body = {"success": False, "error": "not_found", "msg": f"no route {method} {path}"}
+
+    assert await vast.call(method, path, {}) == (404, body)
 
 
 # -- changing ----------------------------------------------------------------------------

@@ -15,7 +15,14 @@ from trio.testing import MockClock
 
 from vastd.core.market import CreateSpec, Instance, Offer, OfferQuery
 from vastd.core.money import Micros
-from vastd.errors import AuthRejected, BadSpec, NoSuchInstance, OfferGone
+from vastd.errors import (
+    AuthRejected,
+    BadSpec,
+    NoCredit,
+    NoSuchInstance,
+    OfferGone,
+    SpendRateLimit,
+)
 from vastd.provider.port import Provider
 
 PUBLIC_KEY = (
@@ -34,6 +41,7 @@ class ProviderRig(Struct, frozen=True):
     let_pass: Callable[[float], Awaitable[None]]  # seconds of the world's time
     boot_s: float  # by then a machine without faults is up
     destroy_s: float  # by then a destroyed one is gone
+    refuse_create: Callable[[str], None]  # the next one, with that code of Vast's
 
 
 async def offers(rig: ProviderRig, **query: Any) -> list[Offer]:
@@ -161,6 +169,22 @@ class ProviderContract:
 
         assert await listed(rig) == []
 
+    @pytest.mark.parametrize(
+        ("code", "error"),
+        [("insufficient_credit", NoCredit), ("spend_rate_limit", SpendRateLimit)],
+    )
+    async def test_a_create_the_account_may_not_make_rents_nothing(
+        self, code: str, error: type[Exception], rig: ProviderRig, clock: Clock
+    ):
+        offer = (await offers(rig))[0]
+        rig.refuse_create(code)
+
+        with pytest.raises(error):
+            await rig.provider.create_instance(a_spec(offer))
+
+        assert await listed(rig) == []
+        assert (await rig.provider.create_instance(a_spec(offer))).instance_id
+
     async def test_more_instances_than_one_page_are_all_listed(
         self, rig: ProviderRig, clock: Clock
     ):
@@ -222,6 +246,29 @@ class ProviderContract:
         assert stopped.status in ("exited", "stopped")
         assert stopped.intended_status == "stopped"
         assert (started.status, started.intended_status) == ("running", "running")
+
+    async def test_a_stop_and_a_start_may_be_repeated(self, rig: ProviderRig, clock: Clock):
+        instance_id = await rent(rig)
+        await rig.let_pass(rig.boot_s)
+
+        await rig.provider.start_instance(instance_id)
+        assert (await read(rig, instance_id)).intended_status == "running"
+        await rig.provider.stop_instance(instance_id)
+        await rig.provider.stop_instance(instance_id)
+        assert (await read(rig, instance_id)).intended_status == "stopped"
+
+    async def test_a_changed_bid_is_the_new_price(self, rig: ProviderRig, clock: Clock):
+        offer = next(o for o in await offers(rig, interruptible=True) if o.min_bid is not None)
+        assert offer.min_bid is not None
+        spec = a_spec(offer, bid=Micros(offer.min_bid + 100_000))
+        instance_id = (await rig.provider.create_instance(spec)).instance_id
+
+        await rig.provider.change_bid(instance_id, Micros(offer.min_bid + 300_000))
+
+        instance = await read(rig, instance_id)
+        assert instance.is_bid is True
+        assert instance.dph is not None
+        assert instance.dph >= offer.min_bid + 300_000
 
     async def test_a_label_is_replaced(self, rig: ProviderRig, clock: Clock):
         instance_id = await rent(rig)
@@ -293,6 +340,7 @@ class ProviderContract:
         stranger = rig.stranger
 
         for call in (
+            lambda: stranger.search_offers(OfferQuery()),
             lambda: stranger.create_instance(spec),
             stranger.list_instances,
             lambda: stranger.get_instance(instance_id),
@@ -300,6 +348,7 @@ class ProviderContract:
             lambda: stranger.stop_instance(instance_id),
             lambda: stranger.start_instance(instance_id),
             lambda: stranger.set_label(instance_id, "mine"),
+            lambda: stranger.change_bid(instance_id, Micros(200_000)),
             stranger.list_ssh_keys,
             lambda: stranger.add_ssh_key(PUBLIC_KEY),
             lambda: stranger.attach_ssh_key(instance_id, PUBLIC_KEY),

@@ -10,6 +10,8 @@ from typing import Final
 import trio
 
 from vastd.errors import StoreLocked, VastdError
+from vastd.journal import PLAIN_FORMAT
+from vastd.log_file import log_to_file
 from vastd.simulator.announcement import DEMO_SCALE, IDLE_S
 from vastd.simulator.facade.fault_names import fault_names
 from vastd.simulator.service import ServiceSettings, serve
@@ -44,6 +46,10 @@ def parser() -> argparse.ArgumentParser:
         "--idle", type=float, default=IDLE_S, metavar="SECONDS",
         help=f"end after so long without contract and request (default {IDLE_S:.0f})",
     )  # fmt: skip
+    result.add_argument(
+        "--log-file", type=Path, metavar="FILE",
+        help="log to FILE instead of stderr; a new one is begun every 10 MB, five old ones stay",
+    )  # fmt: skip
     result.add_argument("--ready-fd", type=int, help=argparse.SUPPRESS)
     result.add_argument("--debug", action="store_true", help="log every request")
     return result
@@ -55,11 +61,11 @@ def main(argv: list[str] | None = None) -> int:
     if args.ready_fd is not None and os.fork():
         # Detached for good: who started us must neither keep a zombie nor be our parent.
         os._exit(0)
-    logging.basicConfig(
-        level=logging.DEBUG if args.debug else logging.INFO,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        stream=sys.stderr,
-    )
+    level = logging.DEBUG if args.debug else logging.INFO
+    if args.log_file is None:
+        logging.basicConfig(level=level, format=PLAIN_FORMAT, stream=sys.stderr)
+    else:
+        log_to_file(args.log_file, level)
     logging.getLogger("asyncssh").setLevel(logging.WARNING)
     settings = ServiceSettings(
         state_dir=args.state_dir.resolve(),

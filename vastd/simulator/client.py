@@ -173,7 +173,7 @@ async def _spawn(state_dir: Path, options: list[str]) -> ServiceInfo:
     with _pipe() as (ready, told), log.open("ab") as output:
         process = subprocess.Popen(  # noqa: ASYNC220 - forks in a millisecond
             [sys.executable, "-P", "-m", "vastd.simulator", "--state-dir", str(state_dir),
-             "--ready-fd", str(told), *options],
+             "--ready-fd", str(told), "--log-file", str(log), *options],
             stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd="/",
             env={k: v for k, v in os.environ.items() if k not in ENV_WITHHELD},
             start_new_session=True, pass_fds=(told,),

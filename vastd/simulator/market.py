@@ -48,7 +48,7 @@ class JournalEntry(Struct, frozen=True, kw_only=True):
     """One mutating call that reached the market."""
 
     at: float  # epoch seconds
-    kind: str  # create destroy stop start reboot recycle label bid attach_key detach_key add_key
+    kind: str  # create destroy stop start reboot recycle update label bid attach_key detach_key …
     label: str | None = None
     offer_id: int | None = None
     instance_id: int | None = None
@@ -222,6 +222,19 @@ class Market(MarketView):
     def recycle(self, instance_id: int) -> None:
         """Re-create the container from its image. Raises as `reboot` does."""
         self.reboot(instance_id, recycle=True)
+
+    def update(self, instance_id: int, order: RentOrder) -> None:
+        """Re-create the container as another order says; disk and bid stay.
+
+        Raises:
+            MarketRefused: no such instance, it is not running, or the order cannot be met.
+        """
+        with self._change("update", instance_id) as (contract, now):
+            check_order(order, contract.chunk)
+            if contract.stage is not Stage.RUNNING:
+                raise refusals.invalid_args(f"instance {instance_id} is not running")
+            contract.order = order
+            contract.reboot(now, recycle=True)
 
     def set_label(self, instance_id: int, label: str) -> None:
         """Replace the label.

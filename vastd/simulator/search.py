@@ -124,6 +124,8 @@ def matches(row: Row, filters: dict[str, dict[str, object]]) -> bool:
         elif column == "geolocation":
             # The filter wants the country, the row says "Region, CC" (VAST_API 2.1).
             value = str(row.get(column))[-2:]
+        elif column == "driver_version" and not any(isinstance(w, str) for w in tests.values()):
+            value = row.get("driver_vers")  # the official client sends a number (VAST_API 2.3)
         elif column in row:
             value = row[column]
         else:

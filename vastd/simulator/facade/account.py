@@ -1,18 +1,19 @@
-"""Routes of the account: who we are, SSH keys, secrets, bills."""
+"""Routes of the account: who we are, SSH keys, secrets."""
 
+from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
 
-from vastd.core.money import to_usd
-from vastd.simulator.contracts import Contract
 from vastd.simulator.facade.backend import Backend
 from vastd.simulator.facade.http import Reply
 from vastd.simulator.facade.routes import Call, JsonObject, Route, Scope, answer, done
 from vastd.simulator.faults import Point
 from vastd.simulator.refusals import MarketRefused
 
-CHARGES_LIMIT: Final = 500  # VAST_API 7.3
+NO_ADDRESS: Final = dict.fromkeys(
+    (f"billaddress_{part}" for part in ("line1", "city", "zip", "country", "taxinfo")), ""
+)
 MASK: Final = "********"  # VAST_API 6
 
 
@@ -51,15 +52,13 @@ class AccountRoutes:
                   threshold_s=3.0),
             Route(method="DELETE", path=secrets, handler=self.delete_secret, scope=write,
                   threshold_s=3.0),
-            Route(method="GET", path="/api/v0/charges/", handler=self.charges,
-                  scope=Scope.BILLING_READ, threshold_s=1.0),
-            Route(method="GET", path="/api/v1/invoices/", handler=self.invoices,
-                  scope=Scope.BILLING_READ, threshold_s=3.0),
         ]  # fmt: skip
 
     async def user(self, call: Call) -> Reply:
         """Say who we are and what credit is left."""
-        return answer(self._market.user_row())
+        assert call.key is not None
+        # The live object holds the key it was asked with, and addresses nobody gave here.
+        return answer({**self._market.user_row(), **NO_ADDRESS, "api_key": call.key.token})
 
     async def keys(self, call: Call) -> Reply:
         """List the account's keys; 404 when there are none (VAST_API 6)."""
@@ -69,7 +68,7 @@ class AccountRoutes:
 
     def _key_row(self, key_id: int, public_key: str) -> JsonObject:
         created = next(
-            (key.created_at for key in self._account.ssh_keys if key.key_id == key_id), None
+            (_date(key.created_at) for key in self._account.ssh_keys if key.key_id == key_id), None
         )
         # Both names are in the documents; real rows were seen with either.
         return {
@@ -79,6 +78,7 @@ class AccountRoutes:
             "public_key": public_key,
             "created_at": created,
             "deleted_at": None,
+            "machine_id": None,
         }
 
     async def add_key(self, call: Call) -> Reply:
@@ -125,75 +125,22 @@ class AccountRoutes:
         """Store a variable for later instances."""
         body = call.body()
         self._account.set_secret(_string(body, "key"), _string(body, "value"))
-        return done(msg="Environment variable added.")
+        return done(msg="Environment variable created successfully")
 
     async def set_secret(self, call: Call) -> Reply:
         """Change a variable."""
         body = call.body()
         self._account.set_secret(_string(body, "key"), _string(body, "value"), replace=True)
-        return done(msg="Environment variable updated.")
+        return done(msg="Environment variable updated successfully")
 
     async def delete_secret(self, call: Call) -> Reply:
         """Forget a variable."""
         self._account.delete_secret(_string(call.body(), "key"))
-        return done(msg="Environment variable deleted.")
-
-    async def charges(self, call: Call) -> Reply:
-        """Return what every instance has cost, newest last."""
-        filters = call.query_json("select_filters")
-        day = filters.get("day") if isinstance(filters, dict) else None
-        if not isinstance(day, dict) or not {"gte", "lte"} <= set(day):
-            # This form has no `error` (VAST_API 7.3).
-            return answer({"success": False, "msg": "day: both bounds are required"}, 400)
-        contracts = [c for c in self._market.all_contracts() if _within(c, day)]
-        shown = [self._charge(contract) for contract in contracts[:CHARGES_LIMIT]]
-        return done(count=len(shown), total=len(contracts), next_token=None, results=shown)
-
-    def _charge(self, contract: Contract) -> JsonObject:
-        segments = self._market.segments(contract.instance_id)
-        items = [
-            {
-                "start": segment.start_at,
-                "end": segment.end_at,
-                "type": str(segment.kind),
-                "description": f"{segment.kind} of instance {contract.instance_id}",
-                "amount": to_usd(segment.amount),
-            }
-            for segment in segments
-        ]
-        return {
-            "start": contract.created_at,
-            "end": max((segment.end_at for segment in segments), default=contract.created_at),
-            "type": "instance",
-            "source": f"instance-{contract.instance_id}",
-            "description": f"Instance {contract.instance_id}",
-            "amount": to_usd(self._market.billed(contract.instance_id)),
-            "metadata": {"label": contract.label, "template_id": None},
-            "items": items,
-        }
-
-    async def invoices(self, call: Call) -> Reply:
-        """Return the one payment the simulated account was opened with."""
-        filters = call.query_json("select_filters")
-        if not isinstance(filters, dict) or "when" not in filters:
-            return answer({"success": False, "msg": "when: a range is required"})
-        payment: JsonObject = {
-            "type": "credit",
-            "source": "simulated",
-            "description": "opening credit",
-            "amount": self._market.settings.credit_usd,
-            "metadata": {"invoice_id": 1, "service": "simulated"},
-            "items": [],
-        }
-        return done(count=1, total=1, next_token=None, results=[payment])
+        return done(msg="Environment variable deleted successfully")
 
 
-def _within(contract: Contract, day: dict[str, object]) -> bool:
-    first, last = day["gte"], day["lte"]
-    if not isinstance(first, int | float) or not isinstance(last, int | float):
-        return False
-    ended = contract.gone_at
-    return contract.created_at <= last and (ended is None or ended >= first)
+def _date(epoch_s: float) -> str:
+    return datetime.fromtimestamp(epoch_s, UTC).replace(tzinfo=None).isoformat(timespec="seconds")
 
 
 def _key_text(call: Call) -> str:

@@ -13,13 +13,16 @@ from typing import Final
 from vastd.simulator.accounts import ApiKey
 from vastd.simulator.facade import mishaps
 from vastd.simulator.facade.account import AccountRoutes
+from vastd.simulator.facade.api_keys import ApiKeyRoutes
 from vastd.simulator.facade.backend import Backend
+from vastd.simulator.facade.bills import BillRoutes
 from vastd.simulator.facade.control import ControlRoutes, Served
 from vastd.simulator.facade.http import Ending, Reply, Request
 from vastd.simulator.facade.instances import InstanceRoutes
 from vastd.simulator.facade.limits import RateLimits
 from vastd.simulator.facade.offers import OfferRoutes
 from vastd.simulator.facade.routes import Access, Call, Match, Router, answer, refusal
+from vastd.simulator.facade.templates import TemplateRoutes
 from vastd.simulator.faults import Fault
 from vastd.simulator.refusals import MarketRefused
 
@@ -47,8 +50,11 @@ class Facade:
         self._router = Router(
             [
                 *OfferRoutes(backend).table(),
+                *BillRoutes(backend).table(),
                 *InstanceRoutes(backend).table(),
                 *AccountRoutes(backend).table(),
+                *ApiKeyRoutes(backend).table(),
+                *TemplateRoutes(backend).table(),
                 *self._control.table(),
             ]
         )
@@ -102,11 +108,9 @@ class Facade:
         return reply if fault is None else mishaps.afterwards(fault, reply)
 
     def _unknown(self, request: Request) -> Reply:
-        if self._router.knows(request.path):
-            body = {"success": False, "error": "method_not_allowed", "msg": request.method}
-            return answer(body, 405)
-        body = {"success": False, "error": "not_found", "msg": f"no route {request.path}"}
-        return answer(body, 404)
+        # Also a known path with another method: what is not modelled never looks half modelled.
+        msg = f"no route {request.method} {request.path}"
+        return answer({"success": False, "error": "not_found", "msg": msg}, 404)
 
     def _strike(self, match: Match, request: Request) -> Fault | None:
         point = match.route.point_of(request)

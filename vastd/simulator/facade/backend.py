@@ -9,6 +9,7 @@ import trio
 
 from vastd.simulator.faults import Faults
 from vastd.simulator.market import Market
+from vastd.simulator.templates import Templates
 
 RESULTS_KEPT: Final = 64  # result files; a client fetches each within seconds
 
@@ -78,6 +79,7 @@ class Backend:
         self.faults = faults
         self.machines = machines
         self.clock = clock
+        self.templates = Templates()
         self.url = ""  # where we are reached; known once the port is
         self._results: dict[str, str] = {}
 

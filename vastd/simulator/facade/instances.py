@@ -3,12 +3,10 @@
 import shlex
 from typing import Final
 
-from vastd.core.money import from_usd
-from vastd.simulator import refusals
-from vastd.simulator.contracts import RentOrder
 from vastd.simulator.facade import listing, mishaps
 from vastd.simulator.facade.backend import Backend
 from vastd.simulator.facade.http import Reply, Request
+from vastd.simulator.facade.rent_order import changed_order, read_order
 from vastd.simulator.facade.routes import (
     Access,
     Call,
@@ -21,9 +19,9 @@ from vastd.simulator.facade.routes import (
 from vastd.simulator.faults import FaultKind, Point
 from vastd.simulator.refusals import MarketRefused, invalid_args, invalid_request
 
-DEFAULT_DISK_GB: Final = 8.0  # VAST_API 3.1
 LOG_LINES: Final = 1000  # VAST_API 5.1: what the client asks for
 COMMAND_CHARS: Final = 512  # VAST_API 5.2
+FILTERED_BY: Final = ("actual_status", "verification", "gpu_name")  # VAST_API 4.1
 COMMANDS: Final = frozenset({"ls", "rm", "du"})  # VAST_API 5.2
 
 
@@ -41,10 +39,14 @@ class InstanceRoutes:
         return [
             Route(method="PUT", path="/api/v0/asks/{id}/", handler=self.create, scope=write,
                   point=Point.CREATE, threshold_s=4.5, penalty_s=12.0),
+            Route(method="PUT", path="/api/v0/launch_instance/", handler=self.launch,
+                  scope=Scope.MISC, point=Point.CREATE, threshold_s=5.0),
             Route(method="GET", path="/api/v1/instances/", handler=self.list_page, scope=read,
                   point=Point.LIST, threshold_s=1.0),
             Route(method="GET", path="/api/v0/instances/", handler=self.retired_list, scope=read),
             Route(method="GET", path="/api/v0/instances/count/", handler=self.count, scope=read),
+            Route(method="GET", path="/api/v0/instances/filters/", handler=self.filters,
+                  scope=read),
             Route(method="GET", path=one, handler=self.show, scope=read, access=own,
                   point=Point.GET, threshold_s=2.0),
             Route(method="PUT", path=one, handler=self.change, scope=write, access=own,
@@ -59,6 +61,8 @@ class InstanceRoutes:
                   scope=write, threshold_s=1.0),
             Route(method="PUT", path="/api/v0/instances/recycle/{id}/", handler=self.recycle,
                   scope=write, threshold_s=1.0),
+            Route(method="PUT", path="/api/v0/instances/update_template/{id}/",
+                  handler=self.update, scope=write),
             Route(method="PUT", path="/api/v0/instances/bid_price/{id}/", handler=self.bid,
                   scope=write, point=Point.BID, threshold_s=5.5),
             Route(method="PUT", path="/api/v0/instances/request_logs/{id}/", handler=self.logs,
@@ -71,8 +75,23 @@ class InstanceRoutes:
 
     async def create(self, call: Call) -> Reply:
         """Rent an offer."""
+        return self._rent(call.instance_id, call.body())
+
+    async def launch(self, call: Call) -> Reply:
+        """Rent the first offer a search finds."""
+        body = call.body()
+        query = body.get("q")
+        if not isinstance(query, dict):
+            raise invalid_request("q: Input should be a valid dictionary")
+        found = self._market.search(query).rows
+        offer_id = found[0]["ask_contract_id"] if found else None
+        if not isinstance(offer_id, int):
+            raise MarketRefused(404, "no_offers", "No offers found for the given query.")
+        return self._rent(offer_id, {name: value for name, value in body.items() if name != "q"})
+
+    def _rent(self, offer_id: int, body: JsonObject) -> Reply:
         try:
-            contract = self._market.create(call.instance_id, _order(call.body()))
+            contract = self._market.create(offer_id, read_order(body, self._backend.templates))
         finally:
             self._backend.machines.adopt()
         return done(new_contract=contract.instance_id, instance_api_key=contract.api_key)
@@ -92,6 +111,13 @@ class InstanceRoutes:
     async def retired_list(self, call: Call) -> Reply:
         """Answer as the old list does since September 2026."""
         return mishaps.retired()
+
+    async def filters(self, call: Call) -> Reply:
+        """List what values the list can be filtered by now."""
+        found = {
+            tuple(row[name] for name in FILTERED_BY): None for row in self._market.instance_rows()
+        }
+        return done(filters=[dict(zip(FILTERED_BY, values, strict=True)) for values in found])
 
     async def count(self, call: Call) -> Reply:
         """Count the instances."""
@@ -113,7 +139,7 @@ class InstanceRoutes:
         body = call.body()
         for instance_id in _ids(body.get("ids")):
             self._change(instance_id, body)
-        return done()
+        return done(msg="")
 
     def _change(self, instance_id: int, body: JsonObject) -> None:
         state, label = body.get("state"), body.get("label")
@@ -144,7 +170,7 @@ class InstanceRoutes:
                 self._market.destroy(instance_id)
         finally:
             self._backend.machines.adopt()
-        return done()
+        return done(msg="")
 
     async def reboot(self, call: Call) -> Reply:
         """Restart the container."""
@@ -155,6 +181,14 @@ class InstanceRoutes:
     async def recycle(self, call: Call) -> Reply:
         """Make the container anew from its image."""
         self._market.recycle(call.instance_id)
+        self._backend.machines.adopt()
+        return done()
+
+    async def update(self, call: Call) -> Reply:
+        """Make the container anew with another image, environment, script or arguments."""
+        contract = self._market.contract(call.instance_id)
+        order = changed_order(contract.order, call.body(), self._backend.templates)
+        self._market.update(call.instance_id, order)
         self._backend.machines.adopt()
         return done()
 
@@ -184,13 +218,13 @@ class InstanceRoutes:
         """Run `ls`, `rm` or `du` on the instance's disk."""
         text = call.body().get("command")
         if not isinstance(text, str) or len(text) > COMMAND_CHARS:
-            raise invalid_args("Invalid command given.")
+            raise _invalid_command()
         try:
             argv = shlex.split(text)
         except ValueError as exc:
-            raise invalid_args("Invalid command given.") from exc
+            raise _invalid_command() from exc
         if not argv or argv[0] not in COMMANDS:
-            raise invalid_args("Invalid command given.")
+            raise _invalid_command()
         self._market.contract(call.instance_id)
         printed = await self._backend.machines.run_on_disk(call.instance_id, argv)
         url = self._backend.keep_result(printed)
@@ -222,52 +256,11 @@ def _point_of_change(request: Request) -> Point:
     return Point.STOP if b'"stopped"' in request.body else Point.LABEL
 
 
+def _invalid_command() -> MarketRefused:
+    return MarketRefused(400, "invalid_args", "Invalid command given.")  # VAST_API 5.2
+
+
 def _ids(value: object) -> list[int]:
     if not isinstance(value, list) or not all(isinstance(item, int) for item in value):
         raise invalid_request("a list of instance ids is needed")
     return value
-
-
-def _order(body: JsonObject) -> RentOrder:
-    price = body.get("price")
-    if price is not None and (isinstance(price, bool) or not isinstance(price, int | float)):
-        raise MarketRefused(400, "invalid_price", "price must be a number")
-    env = body.get("env")
-    args = body.get("args")
-    args = [str(item) for item in args] if isinstance(args, list) else []
-    if not args and isinstance(body.get("args_str"), str):
-        args = str(body["args_str"]).split()
-    runtype = _text(body, "runtype") or ("args" if args else "ssh")
-    hash_id = _text(body, "template_hash_id")
-    return RentOrder(
-        image=_text(body, "image"),
-        disk_gb=_disk(body.get("disk")),
-        label=_text(body, "label") or None,
-        onstart=_text(body, "onstart"),
-        # A string is ignored, as it is live (VAST_API 3.1).
-        env={str(k): str(v) for k, v in env.items()} if isinstance(env, dict) else {},
-        bid=None if price is None else from_usd(price),
-        runtype=runtype,
-        args=args,
-        target_state=_text(body, "target_state") or "running",
-        cancel_unavail=body.get("cancel_unavail") is not False,
-        template_hash_id=hash_id or None,
-    )
-
-
-def _text(body: JsonObject, name: str) -> str:
-    value = body.get(name)
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise refusals.invalid_args(f"{name}: Input should be a valid string")
-    return value
-
-
-def _disk(value: object) -> float:
-    if value is None:
-        return DEFAULT_DISK_GB
-    try:
-        return float(str(value))
-    except ValueError as exc:
-        raise invalid_args("disk: Input should be a valid number") from exc

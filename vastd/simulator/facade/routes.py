@@ -138,10 +138,6 @@ class Router:
                 return Match(route=route, ids=ids)
         return None
 
-    def knows(self, path: str) -> bool:
-        """Return whether the path exists with another method."""
-        return any(pattern.fullmatch(path) for _, pattern in self._routes)
-
 
 def _pattern(path: str) -> str:
     def group(found: re.Match[str]) -> str:
