@@ -1,1 +1,1 @@
-"""Benchmarks, each beside its floor or peer in the same run: `make bench`."""
+"""What vastd costs, each figure beside its peer or its limit in the same run (`python -m bench`)."""

@@ -9,7 +9,7 @@ Rules
 import logging
 import os
 import posixpath
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -53,10 +53,12 @@ class Carrier:
         progress: Progress,
         *,
         compare: bool = False,
+        meanwhile: Callable[[], Awaitable[None]] | None = None,
     ) -> int:
         """Copy files to the same names below an existing remote directory; return how many went.
 
-        `compare` sends again what sizes and times call equal.
+        `compare` sends again what sizes and times call equal. `meanwhile` is only for rsync
+        (`rsync.copy`).
         """
         if files and await self.method() == "rsync":
             job = RsyncJob(
@@ -68,7 +70,7 @@ class Carrier:
                 keep_modes=True,
             )
             try:
-                return await copy(self._link, job, progress, compare=compare)
+                return await copy(self._link, job, progress, compare=compare, meanwhile=meanwhile)
             except RsyncUnusable as exc:
                 self._give_up_rsync(exc)
         return await self._send_by_sftp(remote_root, files, _Meter(step, files, progress))

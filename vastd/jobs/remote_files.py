@@ -29,7 +29,9 @@ _FIND: Final = (
 )
 _STAT: Final = 'cd "$1" && xargs -0 stat -L -c "%s %Y" --'
 _SUMS: Final = 'cd "$1" && xargs -0 -n 1 sh -c \'sha256sum <"$0" || echo gone\''
-_SUMS_BATCH: Final = 'cd "$1" && xargs -0 sha256sum --'
+# sha256sum writes line by line, each one a packet to decrypt here; cut collects them (measured:
+# 2,000 sums cost the daemon 0.2 s without it). 65: an escaped name puts a backslash before the sum.
+_SUMS_BATCH: Final = 'cd "$1" && xargs -0 sha256sum -- | cut -b 1-65'
 
 
 class RemoteFile(Struct, frozen=True, kw_only=True):

@@ -12,7 +12,8 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
 import trio
@@ -39,6 +40,7 @@ _UNUSABLE: Final = (
     "is your shell clean",
     "protocol version mismatch",
 )
+_NEWEST_BYTES: Final = 512  # holds several lines of progress, each about 60 bytes
 _PARTIAL_DIR: Final = ".vastd-partial"
 
 
@@ -84,10 +86,21 @@ async def local_rsync_works() -> bool:
     return match is not None and (int(match[1]), int(match[2])) >= _OLDEST
 
 
-async def copy(link: RsyncLink, job: RsyncJob, progress: Progress, *, compare: bool = False) -> int:
+async def copy(
+    link: RsyncLink,
+    job: RsyncJob,
+    progress: Progress,
+    *,
+    compare: bool = False,
+    meanwhile: Callable[[], Awaitable[None]] | None = None,
+) -> int:
     """Copy and return how many files were sent; `compare` reads both sides instead of times.
 
+    `meanwhile` runs while rsync connects, to its end in any case; rsync learns what to copy, and
+    begins, when it is done. It has to be done within `_STALL_TIMEOUT_S`.
+
     Raises:
+        VastdError: as `meanwhile` raised it; nothing was copied.
         RsyncUnusable: not there, or the machine's shell prints text at login.
         SshError: the way broke; a repeat goes on where it was.
         TransferFailed: a disk is full, or rsync failed otherwise.
@@ -98,7 +111,7 @@ async def copy(link: RsyncLink, job: RsyncJob, progress: Progress, *, compare: b
         f"--timeout={_STALL_TIMEOUT_S}", "--rsh", rsync_shell(link.ssh_argv),
         *(["--ignore-times"] if compare else []), *(["--perms"] if job.keep_modes else []), "--", job.source, job.target,
     ]  # fmt: skip
-    code, told, complaint = await _run(argv, b"".join(n + b"\0" for n in job.names), job, progress)
+    code, told, complaint = await _run(argv, job, progress, meanwhile)
     if code not in _PARTIAL_OK or b"No space left" in complaint:
         raise explain(code, complaint.decode(errors="replace"), link.endpoint)
     match = re.search(rb"files transferred: (\d+)", told)
@@ -106,17 +119,22 @@ async def copy(link: RsyncLink, job: RsyncJob, progress: Progress, *, compare: b
 
 
 async def _run(
-    argv: list[str], names: bytes, job: RsyncJob, progress: Progress
+    argv: list[str],
+    job: RsyncJob,
+    progress: Progress,
+    meanwhile: Callable[[], Awaitable[None]] | None,
 ) -> tuple[int, bytes, bytes]:
     """Run rsync, reporting progress; return exit code, the end of stdout, and stderr."""
+    tail = b""
+    failed: list[VastdError] = []
+    started: subprocess.CompletedProcess[bytes] | None = None
     async with trio.open_nursery() as nursery:
-        started: subprocess.CompletedProcess[bytes] | None = None
 
         async def run(task_status: trio.TaskStatus[trio.Process]) -> None:
             nonlocal started
             started = await trio.run_process(
                 argv,
-                stdin=names,
+                stdin=subprocess.PIPE,
                 capture_stderr=True,
                 check=False,
                 stdout=subprocess.PIPE,
@@ -124,14 +142,30 @@ async def _run(
                 task_status=task_status,
             )
 
+        async def feed(process: trio.Process) -> None:
+            assert process.stdin is not None
+            try:
+                if meanwhile is not None:
+                    await meanwhile()
+            except VastdError as exc:
+                failed.append(exc)
+                nursery.cancel_scope.cancel()
+                return
+            async with process.stdin:
+                # If it ended before, its exit code and words tell why.
+                with suppress(trio.BrokenResourceError):
+                    await process.stdin.send_all(b"".join(n + b"\0" for n in job.names))
+
         process: trio.Process = await nursery.start(run)
+        nursery.start_soon(feed, process)
         assert process.stdout is not None
-        tail = b""
         async for data in process.stdout:
             tail = (tail + data)[-8192:]
-            done = transferred(tail)
+            done = transferred(tail[-_NEWEST_BYTES:])
             if done is not None:
                 progress(job.step, min(done, job.total_bytes), job.total_bytes, "bytes")
+    if failed:
+        raise failed[0]
     assert started is not None
     return started.returncode, tail, started.stderr
 

@@ -19,14 +19,17 @@ from msgspec import structs
 from vastd.errors import TransferFailed
 from vastd.jobs.carrier import Carrier, make_dirs
 from vastd.jobs.digest import sha256_of
+from vastd.jobs.parallel import for_each
 from vastd.jobs.port import Progress, ProjectSource, SyncReport
 from vastd.jobs.remote_files import hash_files, remove_files
 from vastd.jobs.remote_shell import RemoteShell
-from vastd.jobs.selection import SelectedFile, select
+from vastd.jobs.selection import SelectedFile, Selection, select
 
 STEP: Final = "sync"
 _ROUNDS: Final = 3  # a file edited during the copy is sent again, but not for ever
 _MANIFEST_LIMIT_BYTES: Final = 64 * 1024 * 1024  # a million lines
+# Read and hashed while rsync connects, and far within its time-out: a slow disk gives 50 MB/s.
+_WHILE_CONNECTING_BYTES: Final = 500_000_000
 _NAMED_IN_ERRORS: Final = 5
 
 Manifest = Mapping[bytes, str]
@@ -45,16 +48,12 @@ async def push_project(
     selection = await select(source)
     root = source.root.resolve()
     remote_root = f"{shell.workspace}/project"
-    sums = {file.path: await sha256_of(file.source) for file in selection.files}
-    await make_dirs(shell, remote_root, selection.empty_dirs)
-    before = await _read_manifest(shell)
-    chosen = {os.fsencode(path): digest for path, digest in sums.items()}
-    await _write_manifest(shell, {**before, **chosen})
-
+    record = _Record(shell, remote_root, selection)
     sender = _Sender(shell, carrier, root, remote_root, progress)
-    sent = await sender.send_until_equal(selection.files, sums)
-    await _remove_stale(shell, remote_root, before, sender.sums)
-    await _write_manifest(shell, {os.fsencode(p): digest for p, digest in sender.sums.items()})
+    sent = await sender.send_until_equal(selection.files, record)
+    await _remove_stale(shell, remote_root, record.before, sender.sums)
+    if (placed := _by_name(sender.sums)) != record.announced:
+        await _write_manifest(shell, placed)
     total = sum(file.bytes for file in selection.files)
     progress(STEP, total, total, "bytes")
     return SyncReport(
@@ -64,6 +63,36 @@ async def push_project(
         secrets_kept=selection.secrets_kept,
         method=await carrier.method(),
     )
+
+
+class _Record:
+    """What the machine knows as ours: as earlier syncs left it, and as this one announces it."""
+
+    def __init__(self, shell: RemoteShell, remote_root: str, selection: Selection) -> None:
+        self._shell = shell
+        self._remote_root = remote_root
+        self._selection = selection
+        self.sums: dict[str, str] = {}  # of the selected files here, by path
+        self.before: dict[bytes, str] = {}
+        self.announced: dict[bytes, str] = {}
+
+    async def announce(self) -> None:
+        """Put on record there what is going to be placed; the directories exist then (rule 2)."""
+        await for_each([self._hash_here, self._look_there], lambda step: step(), 2)
+        self.announced = {**self.before, **_by_name(self.sums)}
+        await _write_manifest(self._shell, self.announced)
+
+    async def _hash_here(self) -> None:
+        for file in self._selection.files:
+            self.sums[file.path] = await sha256_of(file.source)
+
+    async def _look_there(self) -> None:
+        await make_dirs(self._shell, self._remote_root, self._selection.empty_dirs)
+        self.before = await _read_manifest(self._shell)
+
+
+def _by_name(sums: Mapping[str, str]) -> dict[bytes, str]:
+    return {os.fsencode(path): digest for path, digest in sums.items()}
 
 
 class _Sender:
@@ -82,12 +111,16 @@ class _Sender:
         self._progress = progress
         self.sums: dict[str, str] = {}  # by path: what both sides hold
 
-    async def send_until_equal(self, files: list[SelectedFile], sums: dict[str, str]) -> int:
+    async def send_until_equal(self, files: list[SelectedFile], record: _Record) -> int:
         """Copy, compare, and copy again what differs; return how many files were copied."""
-        self.sums = dict(sums)
-        pending = files
-        if await self._carrier.method() == "sftp":
-            pending = await self._differing(files)  # rsync finds out by itself
+        small = 0 < sum(file.bytes for file in files) <= _WHILE_CONNECTING_BYTES
+        by_rsync = await self._carrier.method() == "rsync"
+        meanwhile = record.announce if small and by_rsync else None
+        if meanwhile is None:
+            await record.announce()
+        self.sums = record.sums
+        # rsync finds out by itself what differs
+        pending = files if by_rsync else await self._differing(files)
         sent = 0
         for round_number in range(_ROUNDS):
             sent += await self._carrier.send(
@@ -97,6 +130,7 @@ class _Sender:
                 STEP,
                 self._progress,
                 compare=round_number > 0,
+                meanwhile=meanwhile if round_number == 0 else None,
             )
             pending = await self._differing(files)
             if not pending:

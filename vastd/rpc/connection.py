@@ -6,9 +6,9 @@ Rules
 3. A client that stops sending may still read: its requests go on until it hangs up.
 4. When it hangs up, its reads, waits and subscriptions end; changes go on (`mutations`).
 
-Workers take turns: one reads, gives the turn on as soon as it has a request, answers it, and
-waits for its next turn. Against a new task for each request this saves a turn of the event loop
-and the making of task and scope: 10 of 30 µs of our own work (measured).
+Workers take turns: one reads and answers until an answer has to wait for something; then it
+gives the turn on, and waits for its next one afterwards. So a request that is answered from memory
+costs no task, no scope and no second turn of the event loop: a third of our own work (measured).
 """
 
 import logging
@@ -22,6 +22,7 @@ from msgspec import UNSET, Struct
 
 from vastd.rpc.dispatch import Call, Dispatcher
 from vastd.rpc.errors import RpcError, error
+from vastd.rpc.first_wait import tell_first_wait
 from vastd.rpc.mutations import Outcome
 from vastd.rpc.outbox import ClientStalled, Outbox
 from vastd.rpc.params import BadMessage, decode_params, read_request
@@ -80,7 +81,7 @@ class Connection:
         self._reader: trio.CancelScope | None = None  # of the worker whose turn it is
         self._spare = trio.lowlevel.ParkingLot()  # workers waiting for a turn
         self._over = trio.Event()  # no more requests are taken
-        self._changed = trio.Event()
+        self._changed = trio.lowlevel.ParkingLot()  # an answer or a stream ended
         self._forget: list[Callable[[], None]] = []
 
     @property
@@ -113,7 +114,7 @@ class Connection:
                 await self._over.wait()
                 nursery.start_soon(self._end_at_hangup, nursery)
                 while self._in_flight or self._scopes:
-                    await self._changed.wait()
+                    await self._changed.park()
                 await self._outbox.wait_idle()
                 nursery.cancel_scope.cancel()
         finally:
@@ -146,19 +147,18 @@ class Connection:
             while not self._over.is_set():
                 self._reader = scope
                 request = await self._next_request()
-                self._reader = None
                 if request is None:
+                    self._reader = None
                     self._over.set()
                     return
                 if scope.cancel_called:  # the stop came between reading and beginning
+                    self._reader = None
                     self._reply(request.id, _CANCELLED)
                     return
-                self._in_flight += 1
-                if self._spare:
-                    self._spare.unpark()
-                else:
-                    nursery.start_soon(self._work, nursery)
-                await self._answer(request, scope, nursery)
+                if not await self._answer(request, scope, nursery):
+                    if self._bodies:
+                        await trio.lowlevel.checkpoint()  # many requests in one read
+                    continue
                 if scope.cancel_called or len(self._spare) >= MAX_SPARE:
                     return
                 await self._spare.park()
@@ -192,7 +192,7 @@ class Connection:
         self._fail(None, error(ErrorCode.PARSE_ERROR, str(self._broken)))
         with trio.move_on_after(LAST_ANSWERS_S):
             while self._in_flight:
-                await self._changed.wait()
+                await self._changed.park()
         self.drain()
         return False
 
@@ -216,16 +216,28 @@ class Connection:
 
     async def _answer(
         self, request: Request, scope: trio.CancelScope, nursery: trio.Nursery
-    ) -> None:
+    ) -> bool:
+        """Answer one request; return whether that took waiting, and the turn is another's."""
         call = Call(self, request.id)
         outcome: Outcome = _CANCELLED
-        # A change cannot be called back: `$/cancelRequest` for one is ignored.
-        if not self._dispatcher.mutates(request.method):
-            self._scopes[call] = scope
+        waited = False
+
+        def give_turn_on() -> None:
+            nonlocal waited
+            waited = True
+            self._reader = None
+            # A change cannot be called back: `$/cancelRequest` for one is ignored.
+            if not self._dispatcher.mutates(request.method):
+                self._scopes[call] = scope
+            if self._spare:
+                self._spare.unpark()
+            else:
+                nursery.start_soon(self._work, nursery)
+
+        self._in_flight += 1
+        work = self._dispatcher.answer(request.method, request.params, call, self._mutations)
         try:
-            outcome = await self._dispatcher.answer(
-                request.method, request.params, call, self._mutations
-            )
+            outcome = await tell_first_wait(work, give_turn_on)
         finally:
             self._reply(request.id, outcome)
             self._scopes.pop(call, None)
@@ -233,7 +245,8 @@ class Connection:
                 for run in call.streams:
                     self._start_stream(run, nursery)
             self._in_flight -= 1
-            self._wake()
+            self._changed.unpark_all()
+        return waited
 
     def _start_stream(self, run: Callable[[], Awaitable[None]], nursery: trio.Nursery) -> None:
         scope = trio.CancelScope()
@@ -253,7 +266,7 @@ class Connection:
             nursery.cancel_scope.cancel()
         finally:
             del self._scopes[run]
-            self._wake()
+            self._changed.unpark_all()
 
     def _cancel(self, request: Request) -> None:
         try:
@@ -276,10 +289,6 @@ class Connection:
     def _fail(self, message_id: MessageId | msgspec.UnsetType, told: ErrorObject) -> None:
         if message_id is not UNSET:
             self._outbox.reply(envelope.failure(message_id, told))
-
-    def _wake(self) -> None:
-        self._changed.set()
-        self._changed = trio.Event()
 
 
 def _told(exc: RpcError) -> ErrorObject:

@@ -37,10 +37,23 @@ class ClientStream(trio.abc.Stream):
                 self._ahead[max_bytes or len(self._ahead) :],
             )
             return data
-        data = bytes(await self._stream.receive_some(max_bytes or RECEIVE_BYTES))
+        data = await self._read(max_bytes or RECEIVE_BYTES)
         if not data:
             self.ended.set()
         return data
+
+    async def _read(self, max_bytes: int) -> bytes:
+        """Wait first, then read: trying before, as trio does, fails whenever a client waits for
+        its answer before it asks again, and costs a system call and an exception."""
+        while (descriptor := self._stream.socket.fileno()) >= 0:
+            await trio.lowlevel.wait_readable(descriptor)
+            try:
+                return os.read(descriptor, max_bytes)
+            except BlockingIOError:
+                continue  # epoll may wake for nothing (select(2), BUGS)
+            except OSError as exc:
+                raise trio.BrokenResourceError(f"socket broken: {exc.strerror}") from exc
+        raise trio.ClosedResourceError("the socket is closed")
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         """Send all of `data`, piece by piece, so that a slow peer differs from a dead one."""
