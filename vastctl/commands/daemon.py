@@ -1,22 +1,21 @@
-"""`daemon start|stop|status|logs|acknowledge`: vastd itself."""
+"""`daemon start|stop|status|logs|install|uninstall|acknowledge`: vastd itself."""
 
 import os
-import time
 from argparse import ArgumentParser
-from contextlib import suppress
-from pathlib import Path
 from typing import Final
 
 from msgspec.json import encode
 
-from vastctl import values, words
+from vastctl import manager, values, words
 from vastctl.client import new_request_id
 from vastctl.commands.ls import inventory_lines
 from vastctl.context import Context
+from vastctl.daemon_log import log_path, show_log
 from vastctl.errors import CliError, ConnectionLost, DaemonAbsent
 from vastctl.link import candidates
-from vastctl.spawn import await_answer, await_end, spawn, tail
+from vastctl.spawn import await_answer, await_end, spawn
 from vastctl.table import pairs, table
+from vastctl.units import SERVICE, SOCKET
 from vastd_protocol import paths
 from vastd_protocol.errors import ExitCode
 from vastd_protocol.methods import daemon
@@ -27,15 +26,17 @@ ACTIONS: Final = {
     "start": "start vastd in the background and wait until it answers",
     "stop": "stop it; machines and jobs go on, nothing is destroyed",
     "status": "print how it is",
-    "logs": "print or follow the log of a vastd that `daemon start` started",
+    "logs": "print or follow its log: systemd's journal, or the file of `daemon start`",
+    "install": "make it a service of your systemd: started at boot, restarted after a crash",
+    "uninstall": "stop and remove that service; machines go on, nothing is destroyed",
     "acknowledge": "compare with Vast and allow renting again after a damaged store",
 }
 EXAMPLES: Final = """\
   vastctl daemon start
   vastctl daemon start --simulate        everything at no cost, on the simulated Vast
+  vastctl daemon install                 as a service that outlives crashes and reboots
   vastctl daemon logs -f"""
 
-LOOK_EVERY_S: Final = 0.3  # guess; a log need not be livelier
 FIRST_LINES: Final = 100
 
 
@@ -51,6 +52,10 @@ def arguments(parser: ArgumentParser) -> None:
             "-n", "--lines", metavar="N", type=values.lines, default=FIRST_LINES,
             help="the last N lines (100)",
         )  # fmt: skip
+    elif action == "install":
+        parser.add_argument(
+            "--remove", action="store_true", help="take the service back, as `uninstall` does"
+        )
 
 
 def run(ctx: Context) -> int:
@@ -58,18 +63,31 @@ def run(ctx: Context) -> int:
         "start": _start,
         "stop": _stop,
         "status": _status,
-        "logs": _logs,
+        "logs": show_log,
+        "install": _install,
+        "uninstall": _uninstall,
         "acknowledge": _acknowledge,
     }
     return actions[ctx.args.action](ctx)
 
 
-def log_path() -> Path:
-    """Return the log of a daemon started here."""
-    return paths.state_dir() / "logs" / "vastd.log"
+def _install(ctx: Context) -> int:
+    from vastctl import install
+
+    return install.uninstall(ctx) if ctx.args.remove else install.install(ctx)
+
+
+def _uninstall(ctx: Context) -> int:
+    from vastctl import install
+
+    return install.uninstall(ctx)
 
 
 def _start(ctx: Context) -> int:
+    service = manager.here(os.environ, ctx.args.socket)
+    # To ask would start it: systemd listens for it.
+    if service is not None and not service.service.up and not ctx.args.simulate:
+        return _start_service(ctx)
     try:
         body = ctx.client.raw(daemon.STATUS, daemon.STATUS.params())
     except DaemonAbsent:
@@ -81,6 +99,22 @@ def _start(ctx: Context) -> int:
             hint="stop it first, or give the simulated one its own VASTD_STATE_DIR",
         )
     return _tell_started(ctx, body, status, "vastd runs already")
+
+
+def _start_service(ctx: Context) -> int:
+    """Start the installed service, unless another vastd holds its state."""
+    from vastctl.install import start_service
+
+    holder = manager.holder(paths.state_dir())
+    if holder is not None:
+        raise CliError(
+            f"a vastd that systemd did not start runs already (pid {holder})",
+            hint="`vastctl daemon stop` ends it, then start it again: machines and jobs go on",
+        )
+    start_service()
+    body = ctx.client.raw(daemon.STATUS, daemon.STATUS.params())
+    status = ctx.client.view(daemon.STATUS, body)
+    return _tell_started(ctx, body, status, "vastd started by systemd")
 
 
 def _start_now(ctx: Context) -> int:
@@ -128,6 +162,12 @@ def _warn(ctx: Context, status: DaemonStatusView) -> None:
 
 
 def _stop(ctx: Context) -> int:
+    service = manager.here(os.environ, ctx.args.socket)
+    # A socket that stays open would start vastd again at the next command.
+    if service is not None and (service.service.up or service.socket.up):
+        holder = manager.holder(paths.state_dir())
+        if holder in (None, service.service.pid):
+            return _stop_service(ctx, service)
     try:
         pid = ctx.client.call(daemon.STATUS, daemon.STATUS.params()).daemon.pid
     except DaemonAbsent as gone:
@@ -152,6 +192,23 @@ def _stop(ctx: Context) -> int:
     return ExitCode.OK
 
 
+def _stop_service(ctx: Context, service: manager.State) -> int:
+    pid = service.service.pid
+    body = b""
+    if pid:
+        status = ctx.client.call(daemon.STATUS, daemon.STATUS.params())
+        left = daemon.StopView(rentals_live=status.rentals_live, dph_usd=status.dph_usd)
+        body = encode(left)
+    manager.tell("stop", SOCKET, SERVICE)
+    if ctx.json:
+        ctx.emit(body or encode(daemon.StopView(rentals_live=0, dph_usd=0.0)))
+    elif pid:
+        _tell_stopped(ctx, pid, body)
+    else:
+        ctx.screen.note("vastd did not run; its socket is closed now")
+    return ExitCode.OK
+
+
 def _tell_stopped(ctx: Context, pid: int, body: bytes) -> None:
     ctx.screen.out(f"vastd stopped (pid {pid})")
     if not body:
@@ -166,7 +223,16 @@ def _tell_stopped(ctx: Context, pid: int, body: bytes) -> None:
 
 
 def _status(ctx: Context) -> int:
-    body = ctx.client.raw(daemon.STATUS, daemon.STATUS.params())
+    try:
+        body = ctx.client.raw(daemon.STATUS, daemon.STATUS.params())
+    except (ConnectionLost, DaemonAbsent) as gone:
+        service = manager.here(os.environ, ctx.args.socket)
+        if service is not None and service.service.active == "failed":
+            gone.hint = (
+                f"{SERVICE} failed ({service.service.result}, exit code"
+                f" {service.service.exit_code}): `vastctl daemon logs` says why"
+            )
+        raise
     if ctx.json:
         ctx.emit(body)
         return ExitCode.OK
@@ -188,6 +254,7 @@ def _status(ctx: Context) -> int:
         ("machines", f"{status.rentals_live}, {words.rate(status.dph_usd)}"),
         ("jobs", f"{status.jobs_active} active"),
         ("inventory", inventory),
+        ("run by", _run_by(info.pid, manager.state())),
     ]
     for line in pairs(rows):
         ctx.screen.out(line)
@@ -195,36 +262,19 @@ def _status(ctx: Context) -> int:
     return ExitCode.OK
 
 
-def _logs(ctx: Context) -> int:
-    log = log_path()
-    if not log.exists():
-        raise CliError(
-            f"there is no log at {log}",
-            hint="a vastd started by systemd logs to `journalctl --user -u vastd`, "
-            "one in a terminal to that terminal",
-            exit_code=ExitCode.NOT_FOUND,
-        )
-    for line in tail(log, ctx.args.lines):
-        ctx.screen.out(line)
-    if not ctx.args.follow:
-        return ExitCode.OK
-    ctx.screen.flush()
-    with suppress(KeyboardInterrupt):
-        _follow_file(ctx, log)
-    return ExitCode.OK
-
-
-def _follow_file(ctx: Context, log: Path) -> None:
-    """Print what is appended; a file cut short or replaced is read from its start."""
-    with log.open("rb") as file:
-        position = file.seek(0, os.SEEK_END)
-        while True:
-            if os.stat(log).st_size < position:
-                position = file.seek(0)
-            data = file.read()
-            position += len(data)
-            ctx.screen.log(data)
-            time.sleep(LOOK_EVERY_S)
+def _run_by(pid: int, found: manager.State | None) -> str:
+    """Say which of the two ways this vastd runs, and what becomes of it at a logout."""
+    if found is None:
+        return "itself; no systemd user manager answers here"
+    service = found.service
+    if service.pid != pid:
+        installed = f"; {SERVICE} is installed and {service.active}" if found.installed else ""
+        return f"itself, not systemd{installed}"
+    lingers = {True: "on", False: "off: it ends when you log out", None: "unknown"}
+    return (
+        f"systemd: {SERVICE} {service.active} ({service.sub}), {service.enabled or 'unknown'}; "
+        f"linger {lingers[manager.linger()]}"
+    )
 
 
 def _acknowledge(ctx: Context) -> int:
