@@ -1,11 +1,13 @@
 """The ledger: the only place where state changes (I5). Everything else reads or asks.
 
-A commit is: evolve (pure, may refuse) -> disk -> memory -> listeners -> wake the waiting. It is
-synchronous, so that nothing comes between the parts (I6).
+A commit is: evolve (pure, may refuse) -> memory -> answer -> disk -> listeners -> wake the waiting.
+It is synchronous, so that nothing comes between the parts; a disk that refuses puts the memory back
+before anybody looks (I6).
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TypeVar
 
 import trio
 from msgspec import Struct
@@ -16,7 +18,7 @@ from vastd.core.job_lifecycle import evolve_job
 from vastd.core.lifecycle import evolve
 from vastd.core.rental import Phase, Rental
 from vastd.errors import NotFound, StoreError
-from vastd.store.store import Store
+from vastd.store.store import Answer, Store
 
 _log = logging.getLogger(__name__)
 
@@ -53,6 +55,7 @@ _GOES_ON = (
 )
 
 
+_R = TypeVar("_R")
 _Step = tuple[ev.Event, Rental | None, Job | None]
 
 
@@ -76,6 +79,18 @@ def _changes(cursors: Sequence[int], trail: Sequence[_Step]) -> list[Change]:
     ]
 
 
+def _no_answer() -> None:
+    return None
+
+
+def _restore(records: dict[str, _R], before: Mapping[str, _R | None]) -> None:
+    for name, record in before.items():
+        if record is None:
+            del records[name]
+        else:
+            records[name] = record
+
+
 class Ledger:
     """All rentals and jobs in memory, backed by the store.
 
@@ -83,17 +98,27 @@ class Ledger:
     Read them freely; change them only through `commit`.
     """
 
-    def __init__(self, store: Store, *, on_full: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        on_full: Callable[[], bool] = lambda: False,
+        on_room: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """Read everything. `on_full` gives the disk back what was reserved for endings, and tells
+        whether there was something; `on_room` tells whether it could be reserved again."""
         self._store = store
         self._on_full = on_full
+        self._on_room = on_room
+        self._reserve_used: str | None = None  # why; what starts or spends waits until it is back
         self.rentals: dict[str, Rental] = {r.rental_id: r for r in store.rentals()}
         self.jobs: dict[str, Job] = {j.job_id: j for j in store.jobs()}
         self._placed: dict[str, list[str]] = {}  # rental_id -> job ids, by placement
-        for job in self.jobs.values():
-            self._place(job, None)
+        self._index()
         self._listeners: list[Callable[[Change], None]] = []
         self._changed = trio.Event()
         self._unsaved: list[_Step] = []  # with the record each event led to
+        self._unsaved_answers: list[Answer] = []
         self.write_error: str | None = None  # why the disk is behind; None when it is not
 
     # -- reading
@@ -139,8 +164,11 @@ class Ledger:
 
     # -- changing
 
-    def commit(self, *events: ev.Event) -> None:
+    def commit(self, *events: ev.Event, answer: Callable[[], Answer | None] = _no_answer) -> None:
         """Make `events` durable in one transaction and apply them, in order.
+
+        `answer` is asked once the records are as the events make them, and what it returns is
+        stored in the same transaction: a kill leaves the change with its answer, or neither.
 
         On return they are on disk, or, if all of them belong to ending a machine and the disk
         refuses, in memory and written with the next commit that succeeds.
@@ -150,13 +178,34 @@ class Ledger:
             StoreError: nothing was changed.
         """
         rentals, jobs, trail = self._evolved(events)
-        changes = self._write(trail, rentals, jobs)
-        self.rentals.update(rentals)
-        for job_id, job in jobs.items():
-            self._place(job, self.jobs.get(job_id))
-            self.jobs[job_id] = job
+        before = {name: self.rentals.get(name) for name in rentals}
+        jobs_before = {name: self.jobs.get(name) for name in jobs}
+        self._apply(rentals, jobs)
+        try:
+            changes = self._write(trail, rentals, jobs, answer())
+        except BaseException:
+            # Nobody has seen it: there is no await between here and `_apply`.
+            _restore(self.rentals, before)
+            _restore(self.jobs, jobs_before)
+            self._index()
+            raise
         self._announce(changes)
         self.wake()
+
+    def answer(self, request_id: str) -> bytes | None:
+        """Return the stored answer to a change; also one that a full disk keeps in memory."""
+        for kept in self._unsaved_answers:
+            if kept.request_id == request_id:
+                return kept.body
+        return self._store.answer(request_id)
+
+    def forget(self, rental_ids: Collection[str], job_ids: Collection[str]) -> None:
+        """Let go of records that were dropped from the store."""
+        for rental_id in rental_ids:
+            del self.rentals[rental_id]
+        for job_id in job_ids:
+            del self.jobs[job_id]
+        self._index()
 
     def flush(self) -> None:
         """Look whether a disk that refused takes writes again; nothing happens if it never did.
@@ -165,10 +214,23 @@ class Ledger:
         """
         if not self._unsaved and self.write_error is None:
             return
+        if self._reserve_used is not None and self._on_room():
+            self._reserve_used = None
         try:
-            self._announce(self._write([], {}, {}))
+            self._announce(self._write([], {}, {}, None))
         except StoreError as exc:
             _log.debug("still not on disk: %s", exc)
+
+    def _apply(self, rentals: dict[str, Rental], jobs: dict[str, Job]) -> None:
+        self.rentals.update(rentals)
+        for job_id, job in jobs.items():
+            self._place(job, self.jobs.get(job_id))
+            self.jobs[job_id] = job
+
+    def _index(self) -> None:
+        self._placed.clear()
+        for job in self.jobs.values():
+            self._place(job, None)
 
     def _place(self, job: Job, before: Job | None) -> None:
         """Keep the jobs of each rental at hand: every look asks for them, of every rental."""
@@ -196,6 +258,8 @@ class Ledger:
                 held = rentals.get(event.rental_id) or self.rentals.get(event.rental_id)
                 rentals[event.rental_id] = after = evolve(held, event)
                 trail.append((event, after, None))
+            elif isinstance(event, ev.DaemonEvent):
+                trail.append((event, None, None))
             else:
                 known = jobs.get(event.job_id) or self.jobs.get(event.job_id)
                 jobs[event.job_id] = done = evolve_job(known, event)
@@ -207,23 +271,27 @@ class Ledger:
         trail: Sequence[_Step],
         rentals: dict[str, Rental],
         jobs: dict[str, Job],
+        answer: Answer | None,
     ) -> list[Change]:
         """Return what to announce: the events that were late, then those of `trail`."""
         late, late_jobs = [r for _, r, _ in self._unsaved if r], [j for *_, j in self._unsaved if j]
         rows = {**{r.rental_id: self.rentals[r.rental_id] for r in late}, **rentals}
         job_rows = {**{j.job_id: self.jobs[j.job_id] for j in late_jobs}, **jobs}
         everything = [*self._unsaved, *trail]
+        answers = [*self._unsaved_answers, *([answer] if answer else [])]
         try:
-            cursors = self._store_all([event for event, *_ in everything], rows, job_rows)
+            cursors = self._store_all([event for event, *_ in everything], rows, job_rows, answers)
         except StoreError as exc:
             self.write_error = str(exc)
             if not trail or not all(isinstance(event, _GOES_ON) for event, *_ in trail):
                 raise
             _log.error("not on disk, kept in memory: %s", exc)
             self._unsaved.extend(trail)
+            self._unsaved_answers = answers
             return _changes([0] * len(trail), trail)
         self._unsaved.clear()
-        self.write_error = None
+        self._unsaved_answers.clear()
+        self.write_error = self._reserve_used
         return _changes(cursors, everything)
 
     def _store_all(
@@ -231,14 +299,20 @@ class Ledger:
         events: Sequence[ev.Event],
         rentals: dict[str, Rental],
         jobs: dict[str, Job],
+        answers: Sequence[Answer],
     ) -> list[int]:
+        def write() -> list[int]:
+            rows, job_rows = list(rentals.values()), list(jobs.values())
+            return self._store.write(events, rows, job_rows, answers)
+
         try:
-            return self._store.write(events, list(rentals.values()), list(jobs.values()))
-        except StoreError:
+            return write()
+        except StoreError as exc:
             if not self._on_full():
                 raise
-            # The reserve was given back to the disk: once more.
-            return self._store.write(events, list(rentals.values()), list(jobs.values()))
+            self._reserve_used = f"{exc}; what was reserved for endings is in use"
+            _log.error("%s", self._reserve_used)
+            return write()
 
     # -- waiting
 

@@ -14,7 +14,7 @@ from vastd.core.job import JobState
 from vastd.core.rental import Phase
 from vastd.errors import IllegalTransition, NotFound, StoreError
 from vastd.ledger import _GOES_ON, Change, Ledger
-from vastd.store.store import opened
+from vastd.store.store import Answer, opened
 
 
 @pytest.fixture
@@ -203,3 +203,84 @@ def test_the_reserve_is_given_back_to_a_full_disk_once(store: CutStore) -> None:
 
     assert asked == [1]
     assert "r2" in Ledger(store).rentals
+
+
+# -- answers in the transaction of their change
+
+
+def kept(ledger: Ledger, request_id: str = "q1") -> Answer:
+    """Return the answer a handler would make of what it sees."""
+    return Answer(
+        request_id=request_id, method="rental.destroy", body=ledger.rental(RENTAL_ID).phase.encode()
+    )
+
+
+def test_an_answer_sees_the_change_and_is_stored_in_its_transaction(
+    ledger: Ledger, store: CutStore
+) -> None:
+    moments: list[tuple[str, bytes | None]] = []
+    store.on_commit = lambda where: moments.append((where.split()[0], store.answer("q1")))
+
+    ledger.commit(DONE, LEFT, answer=lambda: kept(ledger))
+
+    assert moments == [("before", None), ("after", b"collecting")]
+    assert ledger.answer("q1") == b"collecting"
+
+
+def test_a_change_that_cannot_be_written_leaves_memory_as_it_was(
+    ledger: Ledger, store: CutStore
+) -> None:
+    before = (dict(ledger.rentals), dict(ledger.jobs), ledger.jobs_of(RENTAL_ID))
+    submitted = ev.JobSubmitted(job_id="j9", at=T0, job=a_job(JobState.QUEUED, job_id="j9"))
+    store.full = True
+
+    with pytest.raises(StoreError):
+        ledger.commit(DONE, LEFT, submitted, answer=lambda: kept(ledger))
+
+    assert (dict(ledger.rentals), dict(ledger.jobs), ledger.jobs_of(RENTAL_ID)) == before
+    assert ledger.answer("q1") is None
+
+
+def test_an_answer_that_cannot_be_made_undoes_its_change(ledger: Ledger, store: CutStore) -> None:
+    before = dict(ledger.rentals)
+
+    with pytest.raises(ZeroDivisionError):
+        ledger.commit(END, answer=lambda: 1 / 0)  # type: ignore[arg-type, return-value]
+
+    assert ledger.rentals == before
+    assert store.last_cursor() == 0
+
+
+def test_the_answer_to_an_end_that_a_full_disk_keeps_in_memory_is_kept_with_it(
+    ledger: Ledger, store: CutStore
+) -> None:
+    store.full = True
+    ledger.commit(END, answer=lambda: kept(ledger))
+    in_memory = (ledger.answer("q1"), store.answer("q1"))
+    store.full = False
+
+    ledger.flush()
+
+    assert in_memory == (b"busy", None)
+    assert store.answer("q1") == b"busy"
+
+
+def test_nothing_new_is_spent_while_the_reserve_is_in_use(store: CutStore) -> None:
+    reserved, room = [True], [False]
+
+    def release() -> bool:
+        store.full = False
+        return reserved.pop() if reserved else False
+
+    ledger = Ledger(store, on_full=release, on_room=lambda: room[0])
+    store.full = True
+
+    ledger.commit(END)
+    ledger.flush()
+
+    assert store.last_cursor() == 1  # written, into what was reserved
+    assert ledger.write_error is not None
+    assert "reserved for endings" in ledger.write_error
+    room[0] = True
+    ledger.flush()
+    assert ledger.write_error is None

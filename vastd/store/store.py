@@ -21,15 +21,23 @@ from vastd.core import events as ev
 from vastd.core.job import Job
 from vastd.core.rental import Rental
 from vastd.errors import StoreDamaged, StoreError
+from vastd.store.mark import NAME as MARK
+from vastd.store.mark import Mark, Marked, forget_mark, open_mark, read_mark
 from vastd.store.renting_lock import RentingLock
-from vastd.store.schema import migrate, require_known
+from vastd.store.schema import SHAPE, is_damage, migrate, require_known
 
 DATABASE: Final = "vastd.db"
 OWNER: Final = "owner"  # `vastd.owner` keeps it, outside the database on purpose
 RESERVE: Final = "reserve"
 RESERVE_BYTES: Final = 8 * 1024 * 1024  # DESIGN I6: released on a full disk
-ANSWERS_KEPT_S: Final = 7 * 86_400.0  # CONTRACT 3
-EVENTS_KEPT_S: Final = 365 * 86_400.0  # guess: a year of audit trail is small
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """The answer to a change, kept so that a repeat of the request finds it."""
+
+    request_id: str
+    method: str
+    body: bytes
 
 
 class StoredEvent(Struct, frozen=True, kw_only=True):
@@ -42,15 +50,19 @@ class StoredEvent(Struct, frozen=True, kw_only=True):
 class Store:
     """One open database. Use `opened`."""
 
-    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, path: Path, mark: Mark | None = None
+    ) -> None:
         self._connection = connection
         self._path = path
+        self._mark = mark
 
     def write(
         self,
         events: Sequence[ev.Event],
         rentals: Sequence[Rental],
         jobs: Sequence[Job],
+        answers: Sequence[Answer] = (),
     ) -> list[int]:
         """Make everything durable in one transaction; return the cursors of `events`.
 
@@ -77,12 +89,21 @@ class Store:
                     "DO UPDATE SET state = excluded.state, body = excluded.body",
                     [(j.job_id, j.state, _encode(j)) for j in jobs],
                 )
-                return cursors
+                self._put(answers)
         except sqlite3.Error as exc:
             raise StoreError(
                 f"cannot write {self._path}: {exc}",
                 hint="free some space or make the directory writable; nothing new is rented until then",
             ) from exc
+        if cursors and self._mark is not None:
+            self._mark.note(cursors[-1])
+        return cursors
+
+    def _put(self, answers: Sequence[Answer]) -> None:
+        self._connection.executemany(
+            "INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?)",
+            [(a.request_id, a.method, time.time(), a.body) for a in answers],
+        )
 
     def _append(self, event: ev.Event) -> int:
         rental_id = getattr(event, "rental_id", None)
@@ -100,32 +121,26 @@ class Store:
         Raises:
             StoreError: it is not kept.
         """
-        try:
-            with _transaction(self._connection):
-                self._connection.execute(
-                    "INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?)",
-                    (request_id, method, time.time(), body),
-                )
-        except sqlite3.Error as exc:
-            raise StoreError(f"cannot write {self._path}: {exc}") from exc
+        with self.changing():
+            self._put([Answer(request_id=request_id, method=method, body=body)])
 
     def answer(self, request_id: str) -> bytes | None:
         """Return the first answer to `request_id`, or None."""
-        row = self._read("SELECT body FROM answers WHERE request_id = ?", (request_id,))
+        row = self.read("SELECT body FROM answers WHERE request_id = ?", request_id)
         return row[0][0] if row else None
 
     def rentals(self) -> list[Rental]:
         """Return every rental, in the order they were first written."""
         return [
             msgspec.json.decode(body, type=Rental)
-            for (body,) in self._read("SELECT body FROM rentals ORDER BY rowid", ())
+            for (body,) in self.read("SELECT body FROM rentals ORDER BY rowid")
         ]
 
     def jobs(self) -> list[Job]:
         """Return every job, in the order they were first written."""
         return [
             msgspec.json.decode(body, type=Job)
-            for (body,) in self._read("SELECT body FROM jobs ORDER BY rowid", ())
+            for (body,) in self.read("SELECT body FROM jobs ORDER BY rowid")
         ]
 
     def events_after(self, cursor: int, limit: int) -> list[StoredEvent]:
@@ -150,28 +165,41 @@ class Store:
         return self._events("job_id = ? ORDER BY cursor", (job_id,))
 
     def last_cursor(self) -> int:
-        """Return the newest cursor; 0 when there are no events."""
-        return int(self._read("SELECT COALESCE(MAX(cursor), 0) FROM events", ())[0][0])
+        """Return the newest cursor ever given, also when its event was pruned; 0 at first."""
+        rows = self.read("SELECT seq FROM sqlite_sequence WHERE name = 'events'")
+        return int(rows[0][0]) if rows else 0
 
-    def prune(self, now: float) -> None:
-        """Drop answers after 7 days and events after a year."""
+    def store_id(self) -> str:
+        """Return the name this database was given when it was made; empty if somebody removed it."""
+        rows = self.read("SELECT value FROM meta WHERE key = 'store_id'")
+        return str(rows[0][0]) if rows else ""
+
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[sqlite3.Connection]:
+        """Run the block in a transaction of its own, for what is no event (`retention`).
+
+        Raises:
+            StoreError: nothing was changed.
+        """
         try:
             with _transaction(self._connection):
-                self._connection.execute(
-                    "DELETE FROM answers WHERE at < ?", (now - ANSWERS_KEPT_S,)
-                )
-                self._connection.execute("DELETE FROM events WHERE at < ?", (now - EVENTS_KEPT_S,))
+                yield self._connection
         except sqlite3.Error as exc:
-            raise StoreError(f"cannot prune {self._path}: {exc}") from exc
+            raise StoreError(f"cannot write {self._path}: {exc}") from exc
 
     def _events(self, where: str, values: tuple[object, ...]) -> list[StoredEvent]:
-        rows = self._read(f"SELECT cursor, body FROM events WHERE {where}", values)
+        rows = self.read(f"SELECT cursor, body FROM events WHERE {where}", *values)
         try:
             return [StoredEvent(cursor=c, event=ev.from_bytes(body)) for c, body in rows]
         except msgspec.MsgspecError as exc:
             raise StoreError(f"cannot read {self._path}: an event makes no sense: {exc}") from exc
 
-    def _read(self, sql: str, values: tuple[object, ...]) -> list[tuple]:  # type: ignore[type-arg]
+    def read(self, sql: str, *values: object) -> list[tuple]:  # type: ignore[type-arg]
+        """Return the rows of a query.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
         try:
             return self._connection.execute(sql, values).fetchall()
         except sqlite3.Error as exc:
@@ -208,27 +236,36 @@ def opened(state_dir: Path) -> Iterator[Store]:
     if _is_lost(path):
         why = f"the store {path} is missing or empty although this state directory was in use"
         RentingLock(state_dir).lock(why)
-        _connect_new(path)
+        _begin_anew(path)
         raise StoreDamaged(
             why,
             hint="machines are looked for by their labels; see `vastctl doctor`",
         )
     connection = _connect(path)
+    mark = None
     try:
-        _check(connection, path)
-        yield Store(connection, path)
+        found = _check(connection, path)
+        mark = open_mark(state_dir, found.store_id(), found.last_cursor())
+        yield Store(connection, path, mark)
     finally:
         connection.close()
+        if mark is not None:
+            mark.close()
 
 
 def _is_lost(path: Path) -> bool:
-    """The owner word is written after a first start has made the database: alone, it tells that
-    there was one (I8). An empty file is what a truncation leaves."""
-    used = (path.parent / OWNER).exists()
+    """The owner word and the mark are written after a first start has made the database: alone,
+    they tell that there was one (I8). An empty file is what a truncation leaves."""
+    used = (path.parent / OWNER).exists() or (path.parent / MARK).exists()
     return used and (not path.exists() or path.stat().st_size == 0)
 
 
-def _connect_new(path: Path) -> None:
+def _begin_anew(path: Path) -> None:
+    """Make a new database; what an old mark says is not about it."""
+    try:
+        forget_mark(path.parent)
+    except OSError as exc:
+        raise StoreError(f"cannot remove the mark in {path.parent}: {exc.strerror}") from exc
     connection = _connect(path)
     try:
         _check(connection, path)
@@ -247,30 +284,33 @@ def _connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _check(connection: sqlite3.Connection, path: Path) -> None:
-    """Prove that the database can be read whole, and bring it to the newest schema."""
+def _check(connection: sqlite3.Connection, path: Path) -> Store:
+    """Prove that the database can be read whole and is the newest there was, and bring it to the
+    newest schema."""
     try:
         require_known(connection)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         _prove_whole(connection)
-        migrate(connection)
-        for table, columns in _SHAPE.items():
+        migrate(connection, path)
+        for table, columns in SHAPE.items():
             connection.execute(f"SELECT {columns} FROM {table} LIMIT 1").fetchall()
         store = Store(connection, path)
+        _prove_newest(store, read_mark(path.parent))
         store.rentals()
         store.jobs()
     except (sqlite3.DatabaseError, msgspec.MsgspecError) as exc:
-        if isinstance(exc, sqlite3.OperationalError) and not _is_damage(exc):
+        if isinstance(exc, sqlite3.Error) and not is_damage(exc):
             raise StoreError(f"cannot use {path}: {exc}") from exc
         connection.close()
         RentingLock(path.parent).lock(f"the store {path} was damaged ({exc})")
         aside = _quarantine(path)
-        _connect_new(path)  # a missing file beside the owner word would read as a lost store
+        _begin_anew(path)  # a missing file beside the owner word would read as a lost store
         raise StoreDamaged(
             f"the store {path} is damaged ({exc}); it was kept as {aside.name}",
             hint="machines are looked for by their labels; see `vastctl doctor`",
         ) from exc
+    return store
 
 
 def _prove_whole(connection: sqlite3.Connection) -> None:
@@ -279,24 +319,27 @@ def _prove_whole(connection: sqlite3.Connection) -> None:
         raise sqlite3.DatabaseError(verdict)
 
 
-# What every statement of this module relies on: a table without it is damage, found at the start.
-_SHAPE: Final = {
-    "events": "cursor, at, kind, rental_id, job_id, body",
-    "rentals": "rental_id, phase, body",
-    "jobs": "job_id, state, body",
-    "answers": "request_id, method, at, body",
-    "meta": "key, value",
-}
-
-
-def _is_damage(exc: sqlite3.OperationalError) -> bool:
-    """Tables that are not as the version says; other operational errors may pass."""
-    said = ("no such table", "no such column", "already exists")
-    return any(words in str(exc) for words in said)
+def _prove_newest(store: Store, mark: Marked | None) -> None:
+    """A valid database that is older than its mark would make machines forgotten (I8)."""
+    if not store.store_id():
+        raise sqlite3.DatabaseError("it has lost its own name")
+    if mark is None:
+        return
+    if mark.store_id != store.store_id():
+        raise sqlite3.DatabaseError("it is not the store that was used here last")
+    if store.last_cursor() < mark.cursor:
+        raise sqlite3.DatabaseError(
+            f"it ends at event {store.last_cursor()} although event {mark.cursor} was written: an "
+            "older copy, or its write-ahead log was removed"
+        )
 
 
 def _quarantine(path: Path) -> Path:
-    aside = path.with_name(f"{path.name}.damaged-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}")
+    name = f"{path.name}.damaged-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+    aside, number = path.with_name(name), 1
+    while aside.exists():  # two within one second: neither may replace the other
+        number += 1
+        aside = path.with_name(f"{name}-{number}")
     path.rename(aside)
     for suffix in ("-wal", "-shm"):
         extra = path.with_name(path.name + suffix)
@@ -305,12 +348,20 @@ def _quarantine(path: Path) -> Path:
     return aside
 
 
-def keep_reserve(state_dir: Path) -> None:
-    """Make the reserve file, so that a full disk still leaves room to record endings."""
+def keep_reserve(state_dir: Path) -> bool:
+    """Make the reserve file, so that a full disk still leaves room to record endings; return
+    whether it is there. It is not made of the last room there is."""
     path = state_dir / RESERVE
-    with contextlib.suppress(OSError):  # a full disk at start: there is nothing to reserve
-        if not path.exists() or path.stat().st_size < RESERVE_BYTES:
-            path.write_bytes(bytes(RESERVE_BYTES))
+    try:
+        if path.exists() and path.stat().st_size >= RESERVE_BYTES:
+            return True
+        free = os.statvfs(state_dir)
+        if free.f_bavail * free.f_frsize < 2 * RESERVE_BYTES:
+            return False
+        path.write_bytes(bytes(RESERVE_BYTES))
+    except OSError:
+        return False
+    return True
 
 
 def release_reserve(state_dir: Path) -> bool:
