@@ -10,6 +10,7 @@ from vastctl.arguments import Parsed, parse
 from vastctl.client import Client
 from vastctl.context import Context
 from vastctl.errors import CliError
+from vastctl.greeting import Greeting
 from vastctl.link import Link, connect
 from vastctl.screen import Screen
 from vastd_protocol.errors import ExitCode
@@ -33,6 +34,8 @@ def main(
     """Run one command line and return its exit code. The keywords replace the world in tests."""
     out, err = out or sys.stdout, err or sys.stderr
     words = sys.argv[1:] if argv is None else list(argv)
+    if words[:1] == ["_complete"]:
+        return _complete(words[2:], out)
     _tolerate(out, err)
     own = words[: words.index("--")] if "--" in words else words
     screen = Screen(out, err, colour="--no-color" not in own)
@@ -68,7 +71,10 @@ def _run(
         screen.out(parsed.help_text)
         return ExitCode.OK
     client = Client(
-        link or (lambda: connect(args.socket)), timeout_s=args.timeout, note=screen.note
+        link or (lambda: connect(args.socket)),
+        timeout_s=args.timeout,
+        note=screen.note,
+        greeting=Greeting(screen.note, lambda text: screen.step("warning", text)),
     )
     ctx = Context(args, screen, client, project=project, stdin_tty=stdin_tty)
     if now is not None:
@@ -77,6 +83,15 @@ def _run(
         return int(parsed.command.run(ctx))
     finally:
         client.close()
+
+
+def _complete(words: Sequence[str], out: TextIO) -> int:
+    """Answer the shell's script (`vastctl completion`); whatever is odd has no candidates."""
+    from vastctl.completing import candidates
+
+    if words and words[0].isdigit():
+        out.writelines(f"{found}\n" for found in candidates(words[1:], int(words[0])))
+    return ExitCode.OK
 
 
 def _tolerate(out: TextIO, err: TextIO) -> None:

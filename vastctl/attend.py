@@ -32,26 +32,41 @@ def attend(
     Raises:
         CliError: vastd did not come back, or `--timeout` is over.
     """
-    ctx.client.reconnect_s = RESTART_S
     job, rental_id = submitted.job, submitted.rental.rental_id
     told = rental_id if submitted.chosen else None
-    story = Story(ctx.screen, log=not ctx.json, job=job.job_id, rentals=[rental_id], chosen=told)
+    settled = follow_job(ctx, job, rental_id, after=after, chosen=told)
+    if settled is None:
+        return _detached(ctx, submitted)
+    return _end(ctx, *settled, kept, pass_on)
+
+
+def follow_job(
+    ctx: Context, job: JobView, rental_id: str | None, *, after: int, chosen: str | None = None
+) -> tuple[bytes, JobWaitView] | None:
+    """Tell a job's story and its log until it is settled; return that, raw and decoded.
+
+    None when Ctrl-C detached from it. `chosen`: the rental whose offer was told already.
+
+    Raises:
+        CliError: vastd did not come back, or `--timeout` is over.
+    """
+    ctx.client.reconnect_s = RESTART_S
+    rentals_told = [] if rental_id is None else [rental_id]
+    story = Story(ctx.screen, log=not ctx.json, job=job.job_id, rentals=rentals_told, chosen=chosen)
     # The log is on stdout, and stdout is one JSON document with `--json`.
     followed = Followed(job=job.job_id, after=after, offset=None if ctx.json else 0)
     follower = Follower(ctx.client, story, followed)
     try:
-        body, settled = _until_settled(ctx, follower, job)
+        return _until_settled(ctx, follower, job)
     except DaemonAbsent as gone:
         raise gone_while_following(gone, job.job_id) from gone
     except KeyboardInterrupt:
         if not ctx.lasting:
             raise
-        ctx.screen.end_log()
-        return _detached(ctx, submitted)
+        return None
     finally:
         if not ctx.json:
             ctx.screen.end_log()
-    return _end(ctx, body, settled, kept, pass_on)
 
 
 def _until_settled(ctx: Context, follower: Follower, job: JobView) -> tuple[bytes, JobWaitView]:

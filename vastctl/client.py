@@ -5,18 +5,21 @@ Rules
    and the daemon answers what it answered before.
 2. Every wait is bounded: by the caller, by `--timeout`, or by `reconnect_s`.
 3. `once`, `post` and `receive` never reconnect, because that would lose subscriptions unseen.
+4. With a `greeting` each new connection begins with the handshake, and what spends waits for it.
 """
 
 import os
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, TypeVar
 
 from msgspec import UNSET, DecodeError, Raw, Struct, UnsetType
 from msgspec.json import decode, encode
 
 from vastctl.errors import AnswerLate, CliError, ConnectionLost, DaemonAbsent
+from vastctl.greeting import HELLO_ID, SPENDS, Greeting
 from vastctl.link import Link, garbage
 from vastd_protocol.envelope import MessageId, request
 from vastd_protocol.errors import ErrorCode, ExitCode, exit_code
@@ -30,6 +33,7 @@ LONG_S: Final = 86_400.0  # held requests: the work behind them has its own limi
 RECONNECT_S: Final = 20.0  # guess; a restarted daemon listens within a second or two
 FIRST_PAUSE_S: Final = 0.05  # guess
 LONGEST_PAUSE_S: Final = 1.0  # guess
+HELLO_S: Final = 2.0  # guess; the handshake was answered with the request before it, or never
 MAX_FRUITLESS: Final = 30  # guess; connections in a row that broke before a message came
 MAX_REPEATS: Final = 3  # guess; a request that kills the daemon each time must not go on for ever
 
@@ -98,6 +102,7 @@ class Client:
         timeout_s: float | None = None,
         note: Callable[[str], None] = lambda _text: None,
         reconnect_s: float = RECONNECT_S,
+        greeting: Greeting | None = None,
         clock: Callable[[], float] = time.monotonic,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -112,6 +117,7 @@ class Client:
         self._fruitless = 0
         self.timeout_s = timeout_s  # `--timeout`; None: each call's own limit
         self.reconnect_s = reconnect_s
+        self.greeting = greeting  # None: nobody is greeted
 
     def raw(
         self,
@@ -176,6 +182,9 @@ class Client:
             message = self._read(max(deadline - self._clock(), 0.0))
             if message is None:
                 raise AnswerLate(f"vastd did not answer {name} within {limit:g} s")
+            if message.id == ident:
+                # Said before the answer is shown or refused: another version may be the reason.
+                self._hear_greeting(HELLO_S)
             if message.method is not None:
                 if on_message is None:
                     self._waiting.append(message)
@@ -191,6 +200,11 @@ class Client:
         if self._link is None:
             self._link = self._connect()
             self._heard_at = self._clock()
+            self._greet()
+        if self.greeting is not None and name in SPENDS:
+            if not self._hear_greeting(self.timeout_s or CALL_S):
+                raise AnswerLate("vastd did not answer the handshake, so nothing was sent")
+            self.greeting.require(name)
         self._last_id += 1
         try:
             self._link.send(request(self._last_id, name, params))
@@ -198,6 +212,33 @@ class Client:
             self.close()
             raise
         return self._last_id
+
+    def _greet(self) -> None:
+        if self.greeting is None or self._link is None:
+            return
+        try:
+            self._link.send(self.greeting.request())
+        except ConnectionLost:
+            self.close()
+            raise
+
+    def _hear_greeting(self, limit_s: float) -> bool:
+        """Read until the handshake is answered, keeping the rest; False if it is not in time."""
+        deadline = self._clock() + limit_s
+        while self.greeting is not None and self.greeting.pending:
+            message = self._next(max(deadline - self._clock(), 0.0))
+            if message is None:
+                return False
+            if not self._is_greeting(message):
+                self._waiting.append(message)
+        return True
+
+    def _is_greeting(self, message: Message) -> bool:
+        if self.greeting is None or message.id != HELLO_ID:
+            return False
+        result = None if message.result is UNSET else bytes(message.result)
+        self.greeting.hear(result, None if message.error is UNSET else bytes(message.error))
+        return True
 
     def answer(self, message: Message, ident: int) -> bytes | None:
         """Return the result if `message` answers request `ident`, None if it is another's."""
@@ -219,6 +260,15 @@ class Client:
         return self._waiting.popleft() if self._waiting else self._read(timeout_s)
 
     def _read(self, timeout_s: float | None) -> Message | None:
+        """Return the next message that is not the answer to the handshake."""
+        end = None if timeout_s is None else self._clock() + timeout_s
+        while True:
+            message = self._next(timeout_s)
+            if message is None or not self._is_greeting(message):
+                return message
+            timeout_s = None if end is None else max(end - self._clock(), 0.0)
+
+    def _next(self, timeout_s: float | None) -> Message | None:
         if self._link is None:
             raise ConnectionLost("there is no connection to vastd")
         try:
@@ -261,6 +311,8 @@ class Client:
                 if self._clock() >= deadline:
                     raise
             else:
+                with suppress(ConnectionLost):  # then the next request meets it, and counts it
+                    self._greet()
                 self._note("connected to vastd again")
                 return
 

@@ -98,7 +98,12 @@ def candidates(named: str | None) -> list[Path]:
 
 
 def connect(named: str | None) -> SocketLink:
-    """Connect to the first daemon that listens.
+    """Connect to the first daemon that listens; raises as `open_socket`."""
+    return SocketLink(*open_socket(named))
+
+
+def open_socket(named: str | None) -> tuple[socket.socket, Path]:
+    """Return a socket that is connected to the first daemon that listens, and its path.
 
     Raises:
         DaemonAbsent: no socket, or only ones a dead daemon left behind.
@@ -135,7 +140,7 @@ def connect(named: str | None) -> SocketLink:
             connected.close()
             raise
         else:
-            return SocketLink(connected, path)
+            return connected, path
     raise absent(stale or tried[0], stale=stale is not None)
 
 

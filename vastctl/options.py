@@ -9,6 +9,8 @@ from vastd_protocol.methods.task import Needs
 
 TASK_HELP: Final = "what it does, in words: stored with a job; sizes come from options only"
 
+PROFILES: Final = ("aris", "arf")
+
 
 def add_needs(parser: ArgumentParser, *, offer: bool = True) -> None:
     """Add the options that say what to rent."""
@@ -24,7 +26,7 @@ def add_needs(parser: ArgumentParser, *, offer: bool = True) -> None:
         "--num-gpus", metavar="N", type=values.gpu_count, help="how many GPUs in one machine"
     )
     group.add_argument(
-        "--gpu-name", metavar="NAME", type=values.path, help="this GPU only, such as RTX_4090"
+        "--gpu-name", metavar="NAME", type=values.gpu_name, help="this GPU only, such as RTX_4090"
     )
     group.add_argument("--disk", metavar="GB", type=values.disk_gb, help="disk to rent")
     group.add_argument("--image", metavar="IMG", type=values.image, help="Docker image")
@@ -32,9 +34,21 @@ def add_needs(parser: ArgumentParser, *, offer: bool = True) -> None:
         "--max-price", metavar="USD_H", type=values.usd, help="dearest price per hour"
     )
     group.add_argument(
+        "--min-reliability",
+        metavar="SHARE",
+        type=values.reliability,
+        help="hosts this reliable only, such as 0.99",
+    )
+    group.add_argument(
         "--spot", metavar="BID", nargs="?", const=True, type=values.usd,
         help="interruptible: cheaper, may be stopped; bid USD per hour",
     )  # fmt: skip
+    group.add_argument(
+        "--on-demand", action="store_true", help="not interruptible, whatever the project says"
+    )
+    group.add_argument(
+        "--profile", choices=PROFILES, help="workflow whose image and labels are used"
+    )
     if offer:
         group.add_argument(
             "--offer", metavar="ID", type=values.offer_id, help="this offer and no other"
@@ -69,9 +83,12 @@ def needs(args: Namespace, *, task: str | None = None) -> Needs:
         disk_gb=args.disk,
         image=args.image,
         max_dph_usd=args.max_price,
+        min_reliability=args.min_reliability,
         spot=args.spot is not None,
         bid_usd_h=args.spot if isinstance(args.spot, float) else None,
         offer_id=getattr(args, "offer", None),
+        on_demand=args.on_demand,
+        profile=args.profile,
     )
 
 
@@ -87,6 +104,11 @@ def policy(args: Namespace) -> PolicyParams:
         checkpoint_path=getattr(args, "checkpoint", None),
         keep=getattr(args, "keep", False),
     )
+
+
+def add_no_wait(parser: ArgumentParser) -> None:
+    """Add the option of commands that rent a machine to work on."""
+    parser.add_argument("--no-wait", action="store_true", help="do not wait until it is ready")
 
 
 def add_rental(parser: ArgumentParser) -> None:

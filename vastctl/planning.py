@@ -85,6 +85,7 @@ def plan_lines(plan: PlanView, *, explain: bool = False) -> list[str]:
         ("hours", _range(needs.hours, "")),
     ]
     lines = ["needs:", *pairs([row for row in rows if row[1]], indent="  ")]
+    lines += _limit_lines(plan, explain=explain)
     if explain:
         known = {name: getattr(plan.task, name) for name in plan.task.__struct_fields__}
         facts = [(name, _fact(fact, "")) for name, fact in known.items() if fact is not None]
@@ -97,6 +98,23 @@ def plan_lines(plan: PlanView, *, explain: bool = False) -> list[str]:
     if plan.question:
         lines.append(f"would help to know: {plan.question}")
     return lines
+
+
+def _limit_lines(plan: PlanView, *, explain: bool) -> list[str]:
+    """Return whose defaults count and what bounds the spending; defaults only if asked for."""
+    facts = dict(plan.limits)
+    if plan.profile is not None:
+        facts = {"profile": plan.profile, **facts}
+    rows = [
+        (key, f"{_plain(fact.value)}  ({fact.source})")
+        for key, fact in facts.items()
+        if explain or fact.source != "default"
+    ]
+    return ["limits:", *pairs(rows, indent="  ")] if rows else []
+
+
+def _plain(value: float | str) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _fact(fact: Fact | None, unit: str) -> str:
@@ -131,20 +149,23 @@ def most(ctx: Context) -> str:
     money = f"{words.money(usd)} (--budget)"
     time = f"{words.limit(seconds or 0)} (--max-runtime)"
     if usd is None or seconds is None:
-        found = ctx.client.call(config.GET, config.ConfigGetParams()).settings
+        found = ctx.client.call(config.GET, config.ConfigGetParams(project=ctx.project)).settings
         defaults = {setting.key: setting.value for setting in found}
+        origins = {setting.key: setting.origin for setting in found}
         if usd is None:
             usd = defaults.get(_BUDGET)
             shown = words.money(usd) if isinstance(usd, int | float) else f"the cap {_BUDGET}"
-            money = f"{shown} (default; --budget)"
+            money = f"{shown} ({origins.get(_BUDGET, 'default')}; --budget)"
         if seconds is None:
             seconds = defaults.get(_RUNTIME)
             shown = words.limit(seconds) if isinstance(seconds, int | float) else _RUNTIME
-            time = f"{shown} (default; --max-runtime)"
+            time = f"{shown} ({origins.get(_RUNTIME, 'default')}; --max-runtime)"
     return f"at most {money} and {time}"
 
 
-def choose(ctx: Context, needs: Needs, *, what: str, budget_usd: float | None) -> Needs:
+def choose(
+    ctx: Context, needs: Needs, *, what: str, budget_usd: float | None, explain: bool = False
+) -> Needs:
     """Return `needs` after the user agreed to spend, with his offer if he picked one.
 
     Whatever way he agreed, he is told the most that can be lost.
@@ -172,23 +193,70 @@ def choose(ctx: Context, needs: Needs, *, what: str, budget_usd: float | None) -
     )
     if not plan.options:
         raise none_fits(plan.removed, plan.considered)
-    offer_id = _ask(ctx, plan, limits)
-    return Needs(
-        **{**{f: getattr(needs, f) for f in needs.__struct_fields__}, "offer_id": offer_id}
-    )
+    return with_offer(needs, _ask(ctx, plan, limits, explain=explain))
 
 
-def _ask(ctx: Context, plan: PlanView, limits: str) -> int:
+def with_offer(needs: Needs, offer_id: int) -> Needs:
+    """Return `needs` for this offer and no other."""
+    fields = {name: getattr(needs, name) for name in needs.__struct_fields__}
+    return Needs(**{**fields, "offer_id": offer_id})
+
+
+def rent_lines(ctx: Context, offers: Sequence[OptionView]) -> list[str]:
+    """Return for each offer the command that rents it as it was planned here."""
+    from shlex import join
+
+    said = vars(ctx.args)
+    words_of = {
+        "--name": said.get("name"),
+        "--profile": said.get("profile"),
+        "--hours": said.get("hours"),
+        "--disk": said.get("disk"),
+        "--image": said.get("image"),
+        "--max-price": said.get("max_price"),
+        "--budget": said.get("budget"),
+        "--max-runtime": said.get("max_runtime"),
+        "--idle": said.get("idle"),
+    }
+    options: list[str] = []
+    for option, value in words_of.items():
+        if value is not None:
+            timed = option in ("--max-runtime", "--idle")
+            options += [option, _typed(value) if timed else _number(value)]
+    if said.get("spot") is not None:
+        options += ["--spot", *([_number(said["spot"])] if isinstance(said["spot"], float) else [])]
+    options += ["--on-demand"] if said.get("on_demand") else []
+    return [join(["vastctl", "rent", str(o.offer_id), *options, "-y"]) for o in offers]
+
+
+def _number(value: float | str) -> str:
+    """Return a number with all its digits, as options take it."""
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.6f}".rstrip("0").rstrip(".")
+
+
+def _typed(seconds: float) -> str:
+    """Return a length of time as options take it: one number and one unit."""
+    units = ((86_400, "d"), (3600, "h"), (60, "m"))
+    fitting = ((unit_s, unit) for unit_s, unit in units if seconds % unit_s == 0)
+    unit_s, unit = next(fitting, (1, "s"))
+    return f"{_number(seconds / unit_s)}{unit}"
+
+
+def _ask(ctx: Context, plan: PlanView, limits: str, *, explain: bool) -> int:
     options = plan.options
     best = next((i for i, o in enumerate(options, 1) if "best_value" in o.roles), 1)
     numbers = "1" if len(options) == 1 else f"1-{len(options)}"
-    above = [*plan_lines(plan), limits]
+    above = [*plan_lines(plan, explain=explain), limits]
     for _ in range(3):
         answer = ctx.screen.ask(f"rent which? [{numbers}: number to rent, Enter to abort]", above)
         if answer in ("y", "yes"):
             return options[best - 1].offer_id
         if answer.isdigit() and 1 <= int(answer) <= len(options):
             return options[int(answer) - 1].offer_id
+        if answer.isdigit() and any(int(answer) == option.offer_id for option in options):
+            return int(answer)
         if answer in ("", "n", "no", "q"):
             break
         above = [f"{answer[:20]!r} is none of the answers"]

@@ -95,6 +95,12 @@ class Screen:
         self._out.buffer.write(body + b"\n")
         self._out.buffer.flush()
 
+    def bytes_out(self, data: bytes) -> None:
+        """Write a piece of a document as it is."""
+        self._out.flush()
+        self._out.buffer.write(data)
+        self._out.buffer.flush()
+
     def log(self, data: bytes) -> None:
         """Write a piece of a job's log: raw, or made harmless on a terminal."""
         if not data:
@@ -155,7 +161,10 @@ class Screen:
         label = "\x1b[31merror:\x1b[0m" if self.err_colour else "error:"
         self._err_line(f"{label} {printable(message)}")
         if hint:
-            self._err_line(f"hint: {printable(hint)}")
+            first, *more = hint.split("\n")  # several ways on are several lines
+            self._err_line(f"hint: {printable(first)}")
+            for line in more:
+                self._err_line(f"  {printable(line)}")
 
     def json_error(self, body: bytes) -> None:
         """Write an error as `--json` promises: one document on stderr."""

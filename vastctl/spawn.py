@@ -11,7 +11,7 @@ from typing import Final
 from msgspec.json import encode
 
 from vastctl.client import Client
-from vastctl.errors import CliError, DaemonAbsent
+from vastctl.errors import CliError, ConnectionLost, DaemonAbsent
 from vastd_protocol.methods import daemon
 from vastd_protocol.methods.daemon import DaemonStatusView
 
@@ -41,7 +41,8 @@ def spawn(
     descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
         return subprocess.Popen(
-            [*vastd_command(), *options],
+            # vastd begins a new log file when this one has grown large.
+            [*vastd_command(), *options, "--log-file", str(log)],
             stdin=subprocess.DEVNULL,
             stdout=descriptor,
             stderr=descriptor,
@@ -77,7 +78,8 @@ def await_answer(
         try:
             body = client.once(daemon.STATUS.name, encode(daemon.STATUS.params()))
             return client.view(daemon.STATUS, body)
-        except DaemonAbsent:
+        except (DaemonAbsent, ConnectionLost):
+            # Lost: its socket was open already when what it needs failed.
             code = ended()
             if code is not None:
                 # Nothing will listen any more; what it wrote last says why.

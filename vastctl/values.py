@@ -14,6 +14,9 @@ _UNITS_S: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)([smhd])")
 _DECIMAL: Final = re.compile(r"[0-9]{1,15}(?:\.[0-9]{0,9})?|\.[0-9]{1,9}")
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,40}")  # CONTRACT 2
+_GPU_NAME: Final = re.compile(
+    r"[A-Za-z0-9][A-Za-z0-9 _.,/()+-]{0,80}"
+)  # Vast: `RTX 4090`, `A100 SXM4`
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _BAD_IN_IMAGE: Final = re.compile(r"[\s\x00-\x1f\x7f'\"`$;|&<>\\]")
 
@@ -63,6 +66,24 @@ def seconds(text: str) -> float:
 def gpu_ram_gb(text: str) -> float:
     """Return GiB of memory per GPU."""
     return _number(_without_gb(text), "GPU memory", "GB", MAX_GPU_RAM_GB, "24")
+
+
+def gpu_name(text: str) -> str:
+    """Return the name of a GPU as Vast writes it."""
+    if not _GPU_NAME.fullmatch(text.strip()):
+        raise ArgumentTypeError(f"{text[:80]!r} is no GPU name: write it like RTX_4090 or H100_SXM")
+    return text.strip()
+
+
+def reliability(text: str) -> float:
+    """Return a share of 1; `99%` is understood as well."""
+    number = text.strip()
+    percent = number.endswith("%")
+    number = number.removesuffix("%").strip()
+    value = float(number) / (100 if percent else 1) if _DECIMAL.fullmatch(number) else 0.0
+    if not 0 < value <= 1:
+        raise ArgumentTypeError(f"{text!r} is no reliability: more than 0, at most 1, such as 0.99")
+    return value
 
 
 def disk_gb(text: str) -> float:

@@ -1,6 +1,7 @@
 """The composition root: the one place where ledger, ports, supervisor and socket are wired.
 
-Order of a start: lock, store, configuration, provider, socket, first listing attempt, READY.
+Order of a start: configuration, lock, store, socket, provider, first listing attempt, READY.
+The socket comes before the provider, so that whoever is refused there started no simulator.
 A stop destroys nothing: machines and jobs go on, and the next start resumes every rental.
 """
 
@@ -11,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 import trio
 from msgspec import Struct
@@ -26,6 +26,7 @@ from vastd.core.onstart import onstart
 from vastd.doctor import examine
 from vastd.env_files import EnvFiles
 from vastd.errors import StoreDamaged, StoreError
+from vastd.housekeeping import Housekeeping
 from vastd.jobs.boxes import open_boxes
 from vastd.ledger import Change, Ledger
 from vastd.local_logs import LocalLogs
@@ -33,6 +34,7 @@ from vastd.owner import new_id, owner_word
 from vastd.planner import MarketPlanner
 from vastd.poller import Poller
 from vastd.projection import Projection
+from vastd.pulse import attend, reload_at_hangup, stop_text
 from vastd.rebuild import adopt_orphans
 from vastd.rpc import handlers
 from vastd.rpc.context import Context
@@ -42,7 +44,9 @@ from vastd.rpc.listen import Door, listening
 from vastd.rpc.server import serve
 from vastd.rpc.sources import JobLogs, StoredAnswers, Trail
 from vastd.rpc.views.event import event_view
+from vastd.service_manager import ServiceManager
 from vastd.shell import Choice, Observations, Shell
+from vastd.spending import note_caps
 from vastd.ssh.identity import resolve_identity
 from vastd.ssh.known_hosts import KnownHosts
 from vastd.store.lock import locked
@@ -57,8 +61,6 @@ from vastd_protocol.version import VASTD_VERSION
 
 _log = logging.getLogger(__name__)
 
-HOUSEKEEPING_S: Final = 86_400.0  # guess: what is kept for days and years needs no more
-
 
 class Options(Struct, frozen=True, kw_only=True):
     """How the daemon was started."""
@@ -67,8 +69,8 @@ class Options(Struct, frozen=True, kw_only=True):
     simulate: bool = False
 
 
-async def run(options: Options, stop: trio.Event) -> None:
-    """Run one daemon until `stop` is set.
+async def run(options: Options, stop: trio.Event, manager: ServiceManager) -> None:
+    """Run one daemon until `stop` is set, and tell `manager` how it is.
 
     Raises:
         VastdError: it cannot start; nothing was changed.
@@ -82,11 +84,24 @@ async def run(options: Options, stop: trio.Event) -> None:
         keep_reserve(state_dir)
         renting = RentingLock(state_dir)
         async with AsyncExitStack() as stack:
+            door = await stack.enter_async_context(listening(os.environ))
             account = await stack.enter_async_context(
                 open_account(config, state_dir, simulate=options.simulate)
             )
-            boxes = await stack.enter_async_context(open_boxes(state_dir, config.ssh_key()))
-            ledger = Ledger(store, on_full=partial(release_reserve, state_dir))
+            connect_s = config.settings.timing.ssh_connect_s
+            boxes = await stack.enter_async_context(
+                open_boxes(
+                    state_dir,
+                    config.ssh_key(),
+                    connect_timeout_s=connect_s,
+                    login_timeout_s=connect_s,
+                )
+            )
+            ledger = Ledger(
+                store,
+                on_full=partial(release_reserve, state_dir),
+                on_room=partial(keep_reserve, state_dir),
+            )
             shell = Shell(
                 ledger=ledger,
                 provider=account.provider,
@@ -97,22 +112,23 @@ async def run(options: Options, stop: trio.Event) -> None:
                 owner8=owner_word(state_dir),
                 new_id=new_id,
                 choose=_not_yet,
-                logs=LocalLogs(state_dir),
+                logs=LocalLogs(state_dir, config.job_log_cap),
                 envs=EnvFiles(state_dir),
                 state_dir=state_dir,
                 onstart=lambda: onstart(boxes.public_key()),
                 locked=lambda: renting.why,
             )
             shell.envs.keep_only({j.job_id for j in ledger.jobs.values() if not j.finished})
-            door = await stack.enter_async_context(listening(os.environ))
             context = _context(
-                shell, config, account, door, renting, stop, simulated=options.simulate
+                shell, config, account, door, renting, stop, manager, simulated=options.simulate
             )
             async with trio.open_nursery() as nursery:
-                _watch(nursery, context, door)
+                _watch(nursery, context, door, manager)
+                nursery.start_soon(Housekeeping(shell, config.retention).run)
                 # Returns some time after `stop`: what is under way is answered first.
                 await _serve(context, config, door)
                 _log.info("stopping; machines and jobs go on")
+                manager.stopping(stop_text(shell))
                 nursery.cancel_scope.cancel()
 
 
@@ -139,6 +155,7 @@ def _context(
     door: Door,
     renting: RentingLock,
     stop: trio.Event,
+    manager: ServiceManager,
     *,
     simulated: bool,
 ) -> Context:
@@ -156,7 +173,12 @@ def _context(
     def identity() -> Path:
         return resolve_identity(shell.state_dir, config.ssh_key()).private_path
 
+    budget = config.config.value.budget
+
     def on_config() -> None:
+        nonlocal budget
+        before, budget = budget, config.config.value.budget
+        note_caps(shell, before, budget)
         shell.limits = config.limits()
         account.refresh()
         shell.provider = account.provider
@@ -172,7 +194,12 @@ def _context(
         planner=planner,
         config=config,
         doctor=partial(
-            examine, shell, key_origin=account.key_origin, identity=identity, simulated=simulated
+            examine,
+            shell,
+            key_origin=account.key_origin,
+            identity=identity,
+            simulated=simulated,
+            managed=manager.present,
         ),
         info=DaemonInfo(
             version=VASTD_VERSION, pid=os.getpid(), started_at=started, simulated=simulated
@@ -187,14 +214,15 @@ def _context(
     )
 
 
-def _watch(nursery: trio.Nursery, context: Context, door: Door) -> None:
+def _watch(nursery: trio.Nursery, context: Context, door: Door, manager: ServiceManager) -> None:
     """Start everything that goes on without any client."""
     nursery.start_soon(context.poller.run)
     nursery.start_soon(context.supervisor.run)
     nursery.start_soon(Projection(context.shell).run)
     nursery.start_soon(_rebuild, context)
-    nursery.start_soon(_housekeeping, context.shell)
     nursery.start_soon(_announce, context, door)
+    nursery.start_soon(attend, manager, context.shell, context.supervisor, context.poller)
+    nursery.start_soon(reload_at_hangup, manager, context.shell, context.config.reload)
 
 
 async def _serve(context: Context, config: ConfigurationHolder, door: Door) -> None:
@@ -222,17 +250,6 @@ async def _rebuild(context: Context) -> None:
         except StoreError as exc:
             _log.error("machines not taken over: %s", exc)  # again at the next change
         await shell.ledger.wait_changed()
-
-
-async def _housekeeping(shell: Shell) -> None:
-    """Once a day, drop old answers and events, and fill the reserve that a full disk took."""
-    while True:
-        try:
-            shell.ledger.store.prune(shell.wall_clock())
-            keep_reserve(shell.state_dir)
-        except StoreError as exc:
-            _log.error("old records are kept: %s", exc)  # tomorrow again
-        await trio.sleep(HOUSEKEEPING_S)
 
 
 def _publish(hub: Hub, change: Change) -> None:

@@ -10,6 +10,7 @@ import trio
 
 from vastd.core.money import from_usd, show
 from vastd.errors import AuthRejected, ProviderError, VastdError
+from vastd.service_checks import Service, service_checks
 from vastd.shell import Shell
 from vastd_protocol.methods.doctor import CheckView, DoctorView
 
@@ -25,8 +26,12 @@ async def examine(
     key_origin: Callable[[], str | None],
     identity: Callable[[], Path],
     simulated: bool,
+    managed: bool,
 ) -> DoctorView:
-    """Return all checks; blockers keep a run from succeeding, warnings may cost something."""
+    """Return all checks; blockers keep a run from succeeding, warnings may cost something.
+
+    `managed`: systemd started this daemon and watches it.
+    """
     checks = [
         await _account(shell, key_origin(), simulated=simulated),
         await _inventory(shell),
@@ -35,6 +40,7 @@ async def examine(
         _disk(shell.state_dir),
         _store(shell),
         _private(shell.state_dir),
+        *service_checks(Service.of_this_user(), managed=managed, simulated=simulated),
     ]
     return DoctorView(
         checks=checks,

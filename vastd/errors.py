@@ -166,7 +166,18 @@ class PolicyRefused(VastdError):
 
 
 class BudgetExceeded(VastdError):
-    """A spending cap would be crossed; nothing was rented."""
+    """A spending cap would be crossed; nothing was rented. Asking again is useless."""
+
+
+class CapReached(BudgetExceeded):
+    """A cap that machines share has no room now: more when one ends, or its window does.
+
+    `refusal` holds the numbers (`core.refusal.Refusal`).
+    """
+
+    def __init__(self, message: str, *, refusal: object, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.refusal = refusal
 
 
 class JobActive(VastdError):

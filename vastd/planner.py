@@ -7,13 +7,14 @@ from vastd.configuration import ConfigurationHolder
 from vastd.core.instants import rfc3339
 from vastd.core.job import Needs
 from vastd.core.money import Micros, from_usd
-from vastd.core.sizing import SizingDefaults
+from vastd.core.sizing import Requirements, SizingDefaults
+from vastd.defaults import fill_needs, limit_facts
 from vastd.errors import NoOffers
-from vastd.hunt import PlanRules
+from vastd.hunt import Option, PlanRules
 from vastd.rpc.views.plan import offers_view, option_view, plan_view, task_needs
 from vastd.shell import Choice, Shell
 from vastd_protocol.methods.offer import OfferSearchParams, OffersView
-from vastd_protocol.methods.task import OptionView, PlanParams, PlanView
+from vastd_protocol.methods.task import Fact, OptionView, PlanParams, PlanView
 
 
 class MarketPlanner:
@@ -23,23 +24,39 @@ class MarketPlanner:
         self._shell = shell
         self._config = config
 
-    def _rules(self) -> PlanRules:
-        _, per_hour = self._config.caps()
+    def _rules(
+        self, profile: str | None = None, config: ConfigurationHolder | None = None
+    ) -> PlanRules:
+        config = config or self._config
+        _, per_hour = config.caps()
         return PlanRules(
             sizing=SizingDefaults(
-                image=self._config.image(), disk_gb=self._config.disk_gb(), max_dph=per_hour
+                image=config.image(profile),
+                disk_gb=config.disk_gb(),
+                max_dph=per_hour,
+                image_source=config.image_source(profile),
+                disk_source=config.source("defaults.disk_gb"),
             )
         )
 
     async def plan(self, params: PlanParams) -> PlanView:
         """Return what a task needs and up to three options; asks nobody without `offers`."""
+        config = self._config.of_project(params.project)
+        needs, said_by = fill_needs(params.needs, config)
+        stated = config.profile(params.needs.profile)
         found = await planning.plan(
             self._shell.provider if params.offers else None,
-            task_needs(params.needs),
-            self._rules(),
+            task_needs(needs, said_by),
+            self._rules(params.needs.profile, config),
             budget=None if params.budget_usd is None else from_usd(params.budget_usd),
         )
-        return plan_view(found)
+        view = plan_view(found)
+        return structs.replace(
+            view,
+            profile=Fact(value=stated.profile, source=stated.source),
+            limits=limit_facts(config, params.budget_usd),
+            warnings=[*config.warnings, *view.warnings],
+        )
 
     async def search(self, params: OfferSearchParams) -> OffersView:
         """Return ranked offers."""
@@ -61,22 +78,18 @@ class MarketPlanner:
         Raises:
             NoOffers: nothing fits; the message says what each filter removed.
         """
-        rules = self._rules()
+        # Read here because every way to a machine passes here, before the gate, which may not wait.
+        await self._shell.credit.look(self._shell.provider, self._shell.wall_clock)
+        rules = self._rules(needs.profile)
         wanted = task_needs(needs)
         found = await planning.plan(
             self._shell.provider, wanted, rules, budget=budget, blocked=avoid
         )
         if not found.ranked:
             raise NoOffers("no offer fits")
-        best = found.ranked[0]
-        choice = Choice(
-            offer=best.offer,
-            image=found.requirements.image.value,
-            disk_gb=found.requirements.disk_gb.value,
-            hours=best.candidate.hours,
-            bid=best.candidate.bid,
-            why=best.rationale,
-        )
+        best, *rest = found.ranked
+        others = tuple(_choice(option, found.requirements) for option in rest)
+        choice = structs.replace(_choice(best, found.requirements), others=others)
         return choice, option_view(best)
 
     async def choose_again(
@@ -86,6 +99,17 @@ class MarketPlanner:
         used up, so any that fits is taken."""
         choice, _ = await self.choose(_without_offer(needs), avoid, budget)
         return choice
+
+
+def _choice(option: Option, requirements: Requirements) -> Choice:
+    return Choice(
+        offer=option.offer,
+        image=requirements.image.value,
+        disk_gb=requirements.disk_gb.value,
+        hours=option.candidate.hours,
+        bid=option.candidate.bid,
+        why=option.rationale,
+    )
 
 
 def _without_offer(needs: Needs) -> Needs:

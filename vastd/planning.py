@@ -105,7 +105,8 @@ async def search(
     """Answer a query in Vast's language, narrowed by what `needs` states.
 
     Defaults of a task (image, network, reliability by hours) remove nothing here: they show as
-    flags, because who asks for cards by name wants to see them.
+    flags, because who asks for cards by name wants to see them. Only the number of GPUs counts as
+    soon as totals are compared, that is, when hours are stated.
 
     Raises:
         InvalidRequest: the query or the needs cannot be read.
@@ -115,7 +116,12 @@ async def search(
         raise InvalidRequest(f"the limit must be at least 1, not {limit}")
     parsed = query.parse(text or "")
     req = sizing.size(needs, rules.sizing)
-    asked, advice = _split(filters.plan_bounds(req), parsed.named)
+    bounds = filters.plan_bounds(req)
+    asked, advice = _split(bounds, parsed.named)
+    if req.hours is not None and Name.NUM_GPUS not in parsed.named:
+        # Hours are those of one script: on a machine with more GPUs than it was said to use they
+        # would look shorter than they will be.
+        asked += [b for b in bounds if b.name == Name.NUM_GPUS and b not in asked]
     asked += filters.query_bounds(parsed)
     stated = req.max_dph is not None and req.max_dph.confidence is Confidence.STATED
     limits = structs.replace(_limits(req, None, blocked), bands=False, long_contract=False)

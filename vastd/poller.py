@@ -42,6 +42,7 @@ class Poller:
         self._hurry = trio.Event()
         self._one_at_a_time = trio.Lock()
         self.attempted = trio.Event()
+        self.steps = 0  # grows whenever something was done, so that a standstill can be seen
 
     def hurry(self) -> None:
         """List now instead of at the next interval."""
@@ -50,6 +51,7 @@ class Poller:
     async def run(self) -> None:
         """List for ever."""
         while True:
+            self.steps += 1
             await self.poll()
             await self._pause()
 
@@ -63,6 +65,7 @@ class Poller:
         shell = self._shell
         begun_at = shell.wall_clock()
         self._last_begun_at = begun_at
+        self.steps += 1
         self._hurry = trio.Event()
         try:
             with trio.fail_after(LISTING_TIMEOUT_S):
@@ -91,6 +94,7 @@ class Poller:
         await self._apply(diff)
         self._show_boots()
         for instance_id in diff.surplus:
+            self.steps += 1
             await end_surplus(shell, instance_id)
         shell.ledger.wake()
         return True
@@ -107,6 +111,7 @@ class Poller:
 
     async def _apply(self, diff: reconcile.Diff) -> None:
         for event in diff.events:
+            self.steps += 1
             if isinstance(event, ev.FoundAbsent) and not await self._agrees(event):
                 continue
             try:

@@ -70,7 +70,7 @@ class Projection:
             experiments=tuple(
                 job.name
                 for job in self._shell.ledger.jobs_of(rental.rental_id)
-                if job.started_at is not None
+                if job.started_at is not None and job.setup is None
             ),
             estimated_hours=rental.estimated_hours or 0.0,
             image=rental.order.image,

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from vastd.core import events as ev
+from vastd.core.job import Job
 from vastd.core.labels import make_label
 from vastd.core.money import show_rate
 from vastd.core.rental import Order, Phase, Policy, Rental
@@ -16,6 +17,7 @@ from vastd.errors import (
     StoreDamaged,
 )
 from vastd.shell import Choice, Shell
+from vastd.spending import admit
 
 _NAME: Final = re.compile(r"^[a-z0-9][a-z0-9-]{0,40}$")  # CONTRACT 2
 
@@ -77,6 +79,13 @@ def require_renting(shell: Shell) -> None:
         )
 
 
+def task_of(job: Job) -> str:
+    """Return what a machine's label names besides the project (CFG-09): in the ARF workflow the
+    task, else the experiment."""
+    is_task = job.needs.profile == "arf" and job.task_id is not None
+    return job.task_id if is_task and job.task_id else job.name
+
+
 def planned(
     shell: Shell,
     choice: Choice,
@@ -87,11 +96,18 @@ def planned(
     task: str,
     purpose: str,
     request_id: str | None = None,
+    profile: str | None = None,
+    job: Job | None = None,
 ) -> ev.RentalPlanned:
-    """Return the event that records the intention to rent `choice`.
+    """Return the event that records the intention to rent `choice`. It is the only way to one, and
+    nothing passes it without the gate (BUD-01): commit it before anything else happens, or
+    somebody else passes on the same dollars.
+
+    `job` waits for it between two machines: those that wait longer come first.
 
     Raises:
         PolicyRefused: its price is over the hourly cap.
+        CapReached: a cap that machines share has no room for it.
     """
     _check_within(policy, choice)
     now = shell.wall_clock()
@@ -106,11 +122,14 @@ def planned(
         created_at=now,
         phase_since=now,
         project=project,
+        profile=profile,
         purpose=purpose,
         estimated_hours=choice.hours,
         request_id=request_id,
     )
-    return ev.RentalPlanned(rental_id=rental_id, at=now, rental=rental, why=choice.why)
+    gate, note = admit(shell, rental, choice.others, job=job)
+    why = "; ".join(filter(None, (choice.why, note)))
+    return ev.RentalPlanned(rental_id=rental_id, at=now, rental=rental, why=why, gate=gate)
 
 
 def _check_within(policy: Policy, choice: Choice) -> None:
@@ -120,7 +139,7 @@ def _check_within(policy: Policy, choice: Choice) -> None:
         raise PolicyRefused(
             f"offer {choice.offer.offer_id} costs {show_rate(price)}, over the cap of "
             f"{show_rate(cap)}",
-            hint="raise it with `vastctl config set budget.max_dph_usd=N`, or choose another offer",
+            hint="raise it with `vastctl budget max_dph_usd=N`, or choose another offer",
         )
 
 

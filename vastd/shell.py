@@ -14,11 +14,14 @@ from vastd.core.limits import Limits
 from vastd.core.market import Offer
 from vastd.core.money import Micros
 from vastd.core.observed import Sighting, World
+from vastd.core.spending import Past
+from vastd.credit import Credit
 from vastd.env_files import EnvFiles
 from vastd.jobs.port import Boxes
-from vastd.ledger import Ledger
+from vastd.ledger import Change, Ledger
 from vastd.local_logs import LocalLogs
 from vastd.provider.port import Provider
+from vastd.store.retention import kept_costs
 
 ProgressSink = Callable[[str, int, int | None, str, str | None, str | None], None]
 """`(step, done, total, unit, rental_id, job_id)`."""
@@ -33,6 +36,7 @@ class Choice(Struct, frozen=True, kw_only=True):
     hours: float | None = None  # expected on this machine; None when unknown
     bid: Micros | None = None
     why: str = ""
+    others: tuple["Choice", ...] = ()  # what else would do, in the order to try
 
 
 Chooser = Callable[[Needs, frozenset[int], Micros | None], Awaitable[Choice]]
@@ -88,4 +92,15 @@ class Shell:
     state_dir: Path
     onstart: Callable[[], str] = field(default=lambda: "")
     progress: ProgressSink = _no_progress
+    past: Past = field(init=False)  # what the machines that are gone cost; follows the ledger
+    credit: Credit = field(default_factory=Credit)
     locked: Callable[[], str | None] = field(default=lambda: None)  # why nothing may be rented
+
+    def __post_init__(self) -> None:
+        self.past = Past(self.ledger.rentals.values())
+        self.past.carry(kept_costs(self.ledger.store))
+        self.ledger.listen(self._heard)
+
+    def _heard(self, change: Change) -> None:
+        if change.rental is not None:
+            self.past.count(change.rental)

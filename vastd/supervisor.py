@@ -15,8 +15,9 @@ from typing import Final
 import trio
 from msgspec import Struct
 
+from vastd.core import cap_watchdogs, placement, steps, watchdogs
 from vastd.core import events as ev
-from vastd.core import placement, steps, watchdogs
+from vastd.core.pace import Pace, paces
 from vastd.core.rental import Phase, Rental, Trigger
 from vastd.core.steps import Do, Step
 from vastd.effects.attend import attend
@@ -113,12 +114,20 @@ class Supervisor:
     def _watch(self) -> float:
         shell = self._shell
         live = shell.ledger.live()
-        actions, wake_at = watchdogs.check((self.watch(rental) for rental in live), self.looked_at)
+        # Once, because each sums over all rentals; as of this look, or what is due "now" would
+        # always be due a moment after it.
+        shared = self._paces(self.looked_at)
+        watched = (self.watch(rental, shared) for rental in live)
+        actions, wake_at = watchdogs.check(watched, self.looked_at, cap_watchdogs.ALL)
         for action in actions:
             self._act(action)
         return wake_at
 
-    def watch(self, rental: Rental) -> watchdogs.Watch:
+    def _paces(self, now: float) -> tuple[Pace, ...]:
+        shell = self._shell
+        return paces(shell.ledger.live(), shell.past, shell.limits, now)
+
+    def watch(self, rental: Rental, shared: tuple[Pace, ...] | None = None) -> watchdogs.Watch:
         """Return what the watchdogs may look at for one rental; also for `explain`."""
         shell = self._shell
         return watchdogs.Watch(
@@ -127,6 +136,7 @@ class Supervisor:
             seen=shell.observed.world.of(rental.rental_id),
             world=shell.observed.world,
             limits=shell.limits,
+            paces=self._paces(shell.wall_clock()) if shared is None else shared,
         )
 
     def _act(self, action: watchdogs.Action) -> None:

@@ -75,6 +75,24 @@ def exit_code(code: int) -> ExitCode:
     return EXIT_OF_ERROR.get(code, ExitCode.FAILED)
 
 
+class CapRefusal(Struct, frozen=True, kw_only=True):
+    """The numbers of a refusal for money: what is used up by whom, and what would fit instead."""
+
+    cap: str  # per_day_usd, per_month_usd, per_project_usd, or credit
+    limit_usd: float
+    spent_usd: float
+    reserved_usd: float
+    left_usd: float
+    needs_usd: float
+    reserved_by: dict[str, float]  # by the machine's name
+    resets_at: str | None = None  # null: never by itself
+    raise_to_usd: float
+    budget_usd: float | None = None  # null: nothing useful fits
+    max_runtime_s: float | None = None
+    offer_id: int | None = None  # another offer that would fit
+    end_rental: str | None = None  # ending it would make room
+
+
 class ErrorData(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a program may use of an error: its kind as a word, the remedy, whether to retry."""
 
@@ -82,6 +100,7 @@ class ErrorData(Struct, frozen=True, kw_only=True, omit_defaults=True):
     hint: str = ""
     retryable: bool = False
     exit_code: int | None = None  # None: derive it from the code (`exit_code`)
+    budget: CapRefusal | None = None  # of a cap that machines share
 
 
 class ErrorObject(Struct, frozen=True, omit_defaults=True):

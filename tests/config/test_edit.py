@@ -170,6 +170,12 @@ _FILES = st.sampled_from(
 )
 
 
+_TEXTS = {
+    "defaults.image", "defaults.ssh_key", "vast.api_key_file", "needs.gpu_name", "job.heartbeat",
+    "job.checkpoint",
+}  # fmt: skip
+
+
 @given(_FILES, st.sampled_from(sorted(keys.all_keys())), st.integers(1, 4))
 def test_what_was_set_is_read_back(
     tmp_path_factory: pytest.TempPathFactory, text: str, dotted: str, number: int
@@ -179,9 +185,11 @@ def test_what_was_set_is_read_back(
     before = load(path, {})
     key = keys.all_keys()[dotted]
     value: Value = number
-    if dotted in {"defaults.image", "defaults.ssh_key", "vast.api_key_file"}:
-        value = "x/y"
-    elif isinstance(key.default, str | bool | list) or dotted.startswith("timing.lease"):
+    if dotted in _TEXTS:
+        value = "xy"
+    elif isinstance(key.default, str | bool | list) or dotted.startswith(
+        ("timing.lease", "retention.records")
+    ):
         value = key.default
 
     after = set_value(path, dotted, value, {})

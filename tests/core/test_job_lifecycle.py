@@ -23,6 +23,8 @@ DONE = {ev.Collected: None, ev.NotCollected: None, ev.CancelAsked: None}
 
 def rows(state: JobState) -> dict[type[ev.JobEvent], JobState | None]:
     """What may happen in `state`, and where it leads; None stays."""
+    if state is JobState.QUEUED:
+        return {**WAITING, ev.MachineAwaited: None}
     return DONE if state in FINISHED else ACTIVE if state in ON_MACHINE else WAITING
 
 

@@ -288,6 +288,15 @@ async def test_defaults_of_a_task_only_flag_what_a_query_finds() -> None:
     )  # fmt: skip
 
 
+async def test_totals_are_compared_for_as_many_gpus_as_the_task_uses() -> None:
+    market = ListedOffers(an_offer(1, 0.30), an_offer(2, 0.32, num_gpus=4))
+
+    assert ids(await found(market)) == [1, 2]  # nothing to compare: every machine is shown
+    assert ids(await found(market, hours=2)) == [1]
+    assert ids(await found(market, "num_gpus>=1", hours=2)) == [2, 1]
+    assert ids(await found(market, hours=2, num_gpus=4)) == [2]
+
+
 async def test_what_the_user_states_narrows_a_query() -> None:
     market = ListedOffers(an_offer(1, 0.15), an_offer(2, 0.10, gpu_ram_mb=12_000), a_4090(3, 0.90))
 

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from support.builders import T0, a_job, a_rental, a_watch
+from vastd.config.settings import Settings
 from vastd.core import placement, steps, watchdogs
 from vastd.core.job import JobState
 from vastd.core.limits import Limits
@@ -28,7 +29,8 @@ def test_the_heartbeat_of_a_job_on_a_machine_it_did_not_rent_is_watched() -> Non
 
 
 def _config() -> SimpleNamespace:
-    return SimpleNamespace(policy=Policy, caps=lambda: (from_usd(10), from_usd(4)))
+    caps = (from_usd(10), from_usd(4))
+    return SimpleNamespace(policy=Policy, caps=lambda: caps, settings=Settings())
 
 
 def test_a_budget_over_the_cap_is_refused_not_cut() -> None:

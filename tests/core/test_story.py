@@ -8,7 +8,7 @@ from vastd.core import events as ev
 from vastd.core import story
 from vastd.core.rental import Phase, Rental, Trigger
 
-ALL_KINDS = (*ev.RENTAL_EVENTS, *ev.JOB_EVENTS)
+ALL_KINDS = (*ev.RENTAL_EVENTS, *ev.JOB_EVENTS, *ev.DAEMON_EVENTS)
 
 
 def test_there_is_a_sample_of_every_event_so_that_none_is_forgotten_here() -> None:
@@ -101,6 +101,6 @@ def test_events_name_what_they_are_about() -> None:
     for event in samples():
         if isinstance(event, ev.RentalEvent):
             assert event.rental_id == RENTAL_ID
-        else:
+        elif isinstance(event, ev.JobEvent):
             assert event.job_id == JOB_ID
         assert event.at == T0

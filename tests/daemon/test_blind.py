@@ -16,6 +16,8 @@ from vastd.shell import Observations
 from vastd.simulator.faults import FaultKind, MachineFault, MachineFaultKind
 from vastd.store.store import DATABASE, opened
 
+pytestmark = pytest.mark.sim
+
 LONG = ("--seconds", "4500", "--output", "results/a.bin:1000")
 
 

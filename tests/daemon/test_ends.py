@@ -15,6 +15,8 @@ from vastd.core.money import for_seconds, from_usd
 from vastd.core.rental import Phase, Trigger
 from vastd.simulator.faults import FaultKind, MachineFault, MachineFaultKind
 
+pytestmark = pytest.mark.sim
+
 LONG = ("--seconds", "40000", "--output", "results/a.bin:1000")
 CHECKPOINT = "results/checkpoint.bin"
 AN_END = [

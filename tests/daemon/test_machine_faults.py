@@ -18,6 +18,8 @@ from vastd.core.rental import Phase, Trigger
 from vastd.simulator.contracts import RentOrder
 from vastd.simulator.faults import FaultKind, MachineFault, MachineFaultKind
 
+pytestmark = pytest.mark.sim
+
 
 @pytest.fixture
 async def lab(autojump_clock: MockClock) -> AsyncIterator[Lab]:

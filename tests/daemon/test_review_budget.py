@@ -15,7 +15,7 @@ from vastd.errors import BudgetExceeded
 def _shell(spent_usd: float) -> SimpleNamespace:
     rates = (RateSegment(T0, from_usd(spent_usd)), RateSegment(T0 + 3600, Micros(0)))
     failed = a_rental(phase=Phase.GONE, rates=rates)
-    ledger = SimpleNamespace(rental=lambda _: failed)
+    ledger = SimpleNamespace(rentals={"r-1": failed})
     return SimpleNamespace(ledger=ledger, wall_clock=lambda: T0 + 7200)
 
 

@@ -10,7 +10,7 @@ from msgspec import structs
 from trio.testing import MockClock
 
 from support.daemon_in_memory import Lab
-from vastd import daemon as composition
+from vastd.config.settings import RetentionTable
 from vastd.core import events as ev
 from vastd.core.job import JobState
 from vastd.core.market import Offer
@@ -19,8 +19,11 @@ from vastd.core.rental import Phase, Policy
 from vastd.effects import launch as launching
 from vastd.env_files import EnvFiles
 from vastd.errors import PolicyRefused, SshError, StoreError
+from vastd.housekeeping import Housekeeping
 from vastd.renting import planned
 from vastd.shell import Choice
+from vastd.store import retention
+from vastd.store.store import Store
 
 
 @pytest.fixture
@@ -133,19 +136,21 @@ def _deaf_after_start(box):  # type: ignore[no-untyped-def]
     return snapshot
 
 
+@pytest.mark.sim
 async def test_a_disk_that_refuses_ends_no_housekeeping(
     autojump_clock: MockClock, lab: Lab, monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
+    def refuse(store: Store, now: float) -> int:
+        raise StoreError("read-only")
+
+    monkeypatch.setattr(retention, "drop_answers", refuse)
     async with lab.boot() as daemon:
+        with caplog.at_level(logging.ERROR), trio.move_on_after(2.5 * 86_400):
+            await Housekeeping(daemon.shell, RetentionTable).run()
 
-        def refuse(now: float) -> None:
-            raise StoreError("read-only")
-
-        monkeypatch.setattr(daemon.store, "prune", refuse)
-        with caplog.at_level(logging.ERROR), trio.move_on_after(3 * 86_400):
-            await composition._housekeeping(daemon.shell)
-    assert [r.message for r in caplog.records if "old records" in r.message] != []
+    told = [r.message for r in caplog.records if r.name == "vastd.housekeeping"]
+    assert told == ["old records are kept: read-only"] * 3  # now, and every day
 
 
 async def test_a_log_that_no_disk_takes_does_not_keep_a_machine_past_its_end(

@@ -13,6 +13,7 @@ from support.source_tree import (
     marks_of,
     modules,
     modules_of_tests,
+    nodes_of,
     tree_of,
 )
 from vastd_protocol.version import VASTD_VERSION
@@ -41,7 +42,7 @@ def test_modules_and_functions_stay_short() -> None:
     longer = [
         f"{path}:{node.lineno} {node.name}"
         for path in modules()
-        for node in ast.walk(tree_of(path))
+        for node in nodes_of(path)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and _length(node) > MAX_FUNCTION_LINES
     ]
@@ -92,12 +93,16 @@ def test_fast_tests_never_sleep_in_real_time() -> None:
     assert sleepers == []
 
 
+def test_every_test_asserts_something() -> None:
+    assert [test for path in modules_of_tests() for test in _idle_tests(path)] == []
+
+
 def test_marks_name_requirements_that_exist() -> None:
     known = requirement_ids()
     wrong = [
         f"{path}: {argument}"
         for path in modules_of_tests()
-        for node in ast.walk(tree_of(path))
+        for node in nodes_of(path)
         if isinstance(node, ast.Call) and mark_name(node) == "req"
         for argument in ([getattr(a, "value", "?") for a in node.args] or ["no id"])
         if argument not in known
@@ -146,18 +151,44 @@ def _real_sleeps(path: Path) -> list[ast.Call]:
         return []
     slow = {
         call
-        for node in ast.walk(tree)
+        for node in nodes_of(path)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
         and SLOW_MARKS & {mark_name(mark) for mark in marks_of(node)}
         for call in ast.walk(node)
     }
     return [
         node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call)
-        and ast.unparse(node.func) == "time.sleep"
-        and node not in slow
+        for node in nodes_of(path)
+        if isinstance(node, ast.Call) and _is_sleep(node.func) and node not in slow
     ]
+
+
+def _is_sleep(called: ast.expr) -> bool:
+    match called:
+        case ast.Attribute(value=ast.Name(id="time"), attr="sleep"):
+            return True
+        case _:
+            return False
+
+
+def _idle_tests(path: Path) -> list[str]:
+    """Return the tests in `path` that neither assert nor expect an exception."""
+    return [
+        f"{path}::{node.name}"
+        for node in nodes_of(path)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.name.startswith("test_")
+        and not any(map(_asserts, ast.walk(node)))
+    ]
+
+
+def _asserts(node: ast.AST) -> bool:
+    if isinstance(node, ast.Assert):
+        return True
+    if not isinstance(node, ast.Call):
+        return False
+    name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+    return name in {"raises", "fail", "warns"} or name.startswith(("assert_", "check_", "expect_"))
 
 
 def _module_marks(tree: ast.Module) -> set[str]:

@@ -172,3 +172,16 @@ async def test_a_stop_closes_web_sockets_too(rig):
         with pytest.raises(ConnectionClosed):
             await socket.get_message()
         await rig.stopped.wait()
+
+
+@pytest.mark.parametrize("head", [b"GET / HTTP/1.0\r\n\r\n", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"])
+async def test_a_browser_that_leaves_before_its_refusal_is_no_error(rig, caplog, head):
+    async with rig.client() as bystander:
+        stream = await trio.open_unix_socket(str(rig.path))
+        await stream.send_all(head)
+        await stream.aclose()
+
+        assert "result" in await bystander.call("daemon.status")
+        await trio.testing.wait_all_tasks_blocked()
+
+    assert [record.message for record in caplog.records] == []

@@ -139,6 +139,8 @@ def samples() -> list[ev.Event]:
         ev.Quarantined: {"why": "KeyError"},
         ev.JobSubmitted: {"job": a_job(JobState.QUEUED, rental_id=None)},
         ev.JobPlaced: {"rental_id": RENTAL_ID, "offer": an_offer(7)},
+        ev.MachineAwaited: {"why": "the cap of one day has $0.00 left"},
+        ev.CapsChanged: {"changes": {"per_day_usd": (25.0, 40.0)}},
         ev.AttemptFailed: {"rental_id": RENTAL_ID, "phase": "booting", "why": "stuck"},
         ev.SyncBegan: {"rental_id": RENTAL_ID},
         ev.Synced: {"rental_id": RENTAL_ID, "files": 3, "bytes": 300, "secrets_kept": 1},
@@ -156,6 +158,8 @@ def samples() -> list[ev.Event]:
 
 def _sample(kind: type[ev.Event], fields: dict[str, object]) -> ev.Event:
     about = {"rental_id": RENTAL_ID} if issubclass(kind, ev.RentalEvent) else {"job_id": JOB_ID}
+    if issubclass(kind, ev.DaemonEvent):
+        about = {}
     return kind(**{**about, "at": T0, **fields})  # type: ignore[arg-type]
 
 

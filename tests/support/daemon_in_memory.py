@@ -9,8 +9,8 @@ import random
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import AsyncIterator, Callable
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
 import trio
@@ -22,16 +22,19 @@ from vastd.core.market import OfferQuery
 from vastd.core.money import Micros
 from vastd.core.rental import Phase, Policy
 from vastd.env_files import EnvFiles
-from vastd.errors import NoOffers, StoreError
+from vastd.errors import NoOffers, StoreDamaged, StoreError
 from vastd.ledger import Ledger
 from vastd.local_logs import LocalLogs
 from vastd.poller import Poller
 from vastd.provider.port import Provider
+from vastd.rebuild import adopt_orphans
 from vastd.shell import Choice, Observations, Shell
 from vastd.simulator.boxes import SimBoxes
 from vastd.simulator.faults import Faults
 from vastd.simulator.market import Market
 from vastd.simulator.provider import SimProvider
+from vastd.store.mark import Mark
+from vastd.store.renting_lock import RentingLock
 from vastd.store.store import Store, opened
 from vastd.supervisor import Supervisor
 
@@ -48,13 +51,15 @@ def virtual_clock() -> float:
 class CutStore(Store):
     """A store that can be cut from its disk, as by a kill, and can count its commits."""
 
-    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
-        super().__init__(connection, path)
+    def __init__(
+        self, connection: sqlite3.Connection, path: Path, mark: Mark | None = None
+    ) -> None:
+        super().__init__(connection, path, mark)
         self.cut = False
         self.full = False
         self.on_commit: Callable[[str], None] = lambda _: None
 
-    def write(self, events, rentals, jobs):  # type: ignore[no-untyped-def, override]
+    def write(self, events, rentals, jobs, answers=()):  # type: ignore[no-untyped-def, override]
         """Write, unless cut or full; `on_commit` is told before and after."""
         if self.cut or self.full:
             raise StoreError("database or disk is full" if self.full else "cut")
@@ -62,7 +67,7 @@ class CutStore(Store):
         self.on_commit(f"before {names}")
         if self.cut:
             raise StoreError("cut")
-        cursors = super().write(events, rentals, jobs)
+        cursors = super().write(events, rentals, jobs, answers)
         self.on_commit(f"after {names}")
         return cursors
 
@@ -79,6 +84,14 @@ class Daemon:
         self.store = store
         self.ledger = shell.ledger
         self.scope = trio.CancelScope()
+        self.stopping = False
+        self.stopped = trio.Event()
+
+    def stop(self) -> None:
+        """Ask it to end as SIGTERM does; `Lab.boot` waits until its tasks have ended."""
+        self.stopping = True
+        self.scope.cancel()
+        self.ledger.wake()  # whoever follows it looks at once
 
     def kill(self) -> None:
         """Cut it from the world, then stop its tasks."""
@@ -128,6 +141,22 @@ class Daemon:
         )
 
 
+async def _rebuild(shell: Shell) -> None:
+    while True:
+        adopt_orphans(shell, Policy())
+        await shell.ledger.wait_changed()
+
+
+@contextmanager
+def _store(state_dir: Path) -> Iterator[Store]:
+    with ExitStack() as stack:
+        try:
+            store = stack.enter_context(opened(state_dir))
+        except StoreDamaged:
+            store = stack.enter_context(opened(state_dir))
+        yield store
+
+
 class Lab:
     """Everything that outlives a daemon."""
 
@@ -173,8 +202,9 @@ class Lab:
     async def boot(self) -> AsyncIterator[Daemon]:
         """Start a daemon on the state directory; it ends with the block."""
         with ExitStack() as stack:
-            plain = stack.enter_context(opened(self.state_dir))
-            store = CutStore(plain._connection, plain._path)
+            plain = stack.enter_context(_store(self.state_dir))
+            renting = RentingLock(self.state_dir)
+            store = CutStore(plain._connection, plain._path, plain._mark)
             store.on_commit = self.on_commit
             self.boxes = self.boxes.reborn()
             provider = SimProvider(self.market, self.faults, observer=self.observer)
@@ -195,6 +225,7 @@ class Lab:
                 logs=LocalLogs(self.state_dir),
                 envs=EnvFiles(self.state_dir),
                 state_dir=self.state_dir,
+                locked=lambda: renting.why,
             )
             poller = Poller(shell)
             daemon = Daemon(shell, Supervisor(shell, poller), poller, store)
@@ -205,11 +236,17 @@ class Lab:
                         async with trio.open_nursery() as inner:
                             inner.start_soon(poller.run)
                             inner.start_soon(daemon.supervisor.run)
+                            if renting.why is not None:
+                                inner.start_soon(_rebuild, shell)
+                    daemon.stopped.set()
 
                 nursery.start_soon(run)
                 await poller.attempted.wait()
                 try:
                     yield daemon
                 finally:
+                    if daemon.stopping:
+                        with trio.CancelScope(shield=True):
+                            await daemon.stopped.wait()
                     daemon.kill()
                     nursery.cancel_scope.cancel()

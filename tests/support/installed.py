@@ -34,6 +34,7 @@ class Installed:
         self.socket = root / "v.sock"
         self.project = root / "project"
         self.daemon: subprocess.Popen[bytes] | None = None
+        self.enter: list[str] = []  # words before `vastd`: a namespace or user to run it in
         for made in (self.home, self.project):
             made.mkdir()
         config = root / "config.toml"
@@ -58,7 +59,7 @@ class Installed:
         mode = ["--simulate"] if simulate else []
         log = (self.root / "vastd.log").open("ab")
         self.daemon = subprocess.Popen(
-            [self.program("vastd"), *mode, *options], env=self.env, cwd=self.root,
+            [*self.enter, self.program("vastd"), *mode, *options], env=self.env, cwd=self.root,
             stdin=subprocess.DEVNULL, stdout=log, stderr=log,
         )  # fmt: skip
         log.close()
@@ -130,6 +131,13 @@ class Installed:
             finally:
                 follower.kill()
         raise AssertionError(f"the trail ended without {kind}: {self.log()[-2000:]}")
+
+    def wait_for_no_warning(self) -> None:
+        """Return when the daemon has nothing to complain about any more."""
+        for _ in range(300):  # it looks every few seconds; each question takes a moment
+            if not self.json("daemon", "status")["warnings"]:
+                return
+        raise AssertionError(self.json("daemon", "status")["warnings"])
 
     # -- the simulator
 

@@ -11,17 +11,18 @@ import sys
 from collections.abc import Callable
 
 import trio
-from msgspec import Struct
+from msgspec import Struct, structs
 from trio._core import _run as trio_run
 from trio.testing import MockClock
 
 from support.daemon_in_memory import EPOCH, OWNER8, Daemon, Lab
-from vastd.core import billing, money, story
+from vastd.core import billing, money, spending, story
 from vastd.core import events as ev
 from vastd.core.job import JobState
 from vastd.core.labels import claim_text, read_claim
-from vastd.core.limits import Limits
+from vastd.core.limits import Caps, Limits
 from vastd.core.money import Micros
+from vastd.core.pace import paces
 from vastd.core.rental import Phase, Policy, Rental, Trigger
 from vastd.errors import StoreError
 from vastd.simulator.faults import FaultKind, MachineFault, MachineFaultKind
@@ -83,6 +84,8 @@ class Draw(Struct, frozen=True, kw_only=True):
     cancels: list[tuple[float, int]]  # (at, index of the job)
     destroys: list[tuple[float, int]]
     foreign: int
+    caps: list[tuple[float, Caps]]  # (from, in force)
+    stops: list[float]  # SIGTERM, and a start one second later
 
 
 def draw(seed: int) -> Draw:
@@ -115,7 +118,26 @@ def draw(seed: int) -> Draw:
         cancels=[(at, some(3)) for at in times(1)] if rng.random() < 0.3 else [],
         destroys=[(at, some(3)) for at in times(1)] if rng.random() < 0.3 else [],
         foreign=some(4),
+        caps=_caps(seed),
+        stops=times(2),  # drawn last: older seeds keep the rest of their stories
     )  # fmt: skip
+
+
+def _caps(seed: int) -> list[tuple[float, Caps]]:
+    # From a stream of its own: the other draws of a seed stay what they were.
+    rng = random.Random(f"caps:{seed}")
+
+    def some(*day_usd: float) -> Caps:
+        project = money.from_usd(0.4) if rng.random() < 0.3 else None
+        return Caps(per_day=money.from_usd(rng.choice(day_usd)), per_project=project)
+
+    kind = rng.random()
+    if kind < 0.5:
+        return [(0.0, Caps())]
+    if kind < 0.75:
+        return [(0.0, some(0.05, 0.3, 0.6, 1.2))]
+    # The user lowers them while machines run.
+    return [(0.0, some(25.0)), (rng.uniform(60, FAULTS_S), some(0.0, 0.005, 0.02))]
 
 
 def _run_fault(rng: random.Random) -> MachineFault:
@@ -155,7 +177,9 @@ class Story:
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.draw = draw(seed)
-        self.lab = Lab(seed, Limits())
+        self.lab = Lab(seed, Limits(caps=self.draw.caps[0][1]))
+        self.broken: Broken | None = None
+        self.billed_before: dict[str, int] = {}  # by rental, when the caps were changed
         self.step_s = 0.0  # by how much the wall clock was stepped
         self.lab.clock = lambda: EPOCH + trio.current_time() + self.step_s
         self.commits = 0
@@ -163,6 +187,7 @@ class Story:
         self.daemon: Daemon | None = None
         self.submitted: list[str] = []
         self.trace: list[str] = []
+        self.planned: list[ev.RentalPlanned] = []
         self.lab.on_commit = self._on_commit
         self.foreign: set[int] = set()
         self.lived = 0
@@ -195,6 +220,8 @@ class Story:
                     while not await self._one_life():
                         pass
                 nursery.cancel_scope.cancel()
+            if self.broken is not None:
+                raise self.broken
             self._check()
         finally:
             lab.close()
@@ -226,6 +253,11 @@ class Story:
         self.trace.append(
             f"{trio.current_time():9.1f} {rental_id or job_id} {ev.kind(event)}: {line}"[:200]
         )
+        if isinstance(event, ev.RentalPlanned):
+            self.planned.append(event)
+            self._check_gate(event.rental_id)
+        if isinstance(event, ev.CreateSent):
+            self._check_unspent(event.rental_id)
         if isinstance(event, ev.FoundAbsent):
             self._check_gone(event.rental_id)
 
@@ -240,7 +272,9 @@ class Story:
         plan: list[tuple[float, Callable[[], None]]] = []
         for number, (at, words, policy) in enumerate(self.draw.jobs):
             plan.append((at, lambda n=number, w=words, p=policy: self._submit(n, w, p)))  # type: ignore[misc]
+        plan += [(at, lambda caps=caps: self._cap(caps)) for at, caps in self.draw.caps[1:]]  # type: ignore[misc]
         plan += [(at, self._kill) for at in self.draw.kills]
+        plan += [(at, self._stop) for at in self.draw.stops]
         plan += [(at, lambda by=by: self._jump(by)) for at, by in self.draw.jumps]  # type: ignore[misc]
         for since, until in self.draw.full:
             plan += [(since, self._refresh_disk), (until, self._refresh_disk)]
@@ -249,7 +283,7 @@ class Story:
         self._pending = len(plan)
         for at, act in sorted(plan, key=lambda p: p[0]):
             await trio.sleep(max(0.0, at - trio.current_time()))
-            if act not in (self._kill, self._refresh_disk):
+            if act not in (self._kill, self._stop, self._refresh_disk):
                 await self._until_up()
             act()
             self._pending -= 1
@@ -282,6 +316,21 @@ class Story:
         if self.daemon is not None:
             self.trace.append(f"{trio.current_time():9.1f} KILL")
             self.daemon.kill()
+
+    def _stop(self) -> None:
+        if self.daemon is not None:
+            self.trace.append(f"{trio.current_time():9.1f} STOP")
+            self.daemon.stop()
+
+    def _cap(self, caps: Caps) -> None:
+        assert self.daemon is not None
+        self.trace.append(f"{trio.current_time():9.1f} CAPS {caps}")
+        self.lab.limits = structs.replace(self.lab.limits, caps=caps)
+        self.daemon.shell.limits = self.lab.limits
+        for rental in self.daemon.ledger.rentals.values():
+            if rental.instance_id is not None:
+                billed = self.lab.market.billed(rental.instance_id)
+                self.billed_before[rental.rental_id] = billed
 
     def _jump(self, by: float) -> None:
         self.trace.append(f"{trio.current_time():9.1f} CLOCK {by:+.0f}")
@@ -324,7 +373,9 @@ class Story:
 
     def _fail(self, text: str) -> None:
         shown = "\n".join(self.trace[-60:])
-        raise Broken(f"seed {self.seed}: {text}\n{shown}")
+        # Kept, because an effect's edge may catch what is raised while it commits.
+        self.broken = self.broken or Broken(f"seed {self.seed}: {text}\n{shown}")
+        raise self.broken
 
     def _check_gone(self, rental_id: str) -> None:
         """I3: at the moment of the proof nothing of it exists."""
@@ -335,6 +386,27 @@ class Story:
         if alive:
             self._fail(f"{rental_id} was called gone while {alive} existed")
 
+    def _check_gate(self, rental_id: str) -> None:
+        """At the moment a machine is let through, what is spent and what every machine reserves,
+        it included, is within each cap (BUD-09): exactly."""
+        ledger, now = self.daemon.ledger, self.lab.clock()  # type: ignore[union-attr]
+        past = spending.Past(ledger.rentals.values())  # summed up anew, not the daemon's own
+        book = spending.Book(
+            rentals=ledger.live(), past=past, waiting=(), limits=self.lab.limits, now=now
+        )
+        for use in spending.uses(book, ledger.rentals[rental_id].project):
+            if use.left < 0:
+                self._fail(f"{rental_id} was let through with {use.left} left of {use.cap}")
+
+    def _check_unspent(self, rental_id: str) -> None:
+        """Nothing is rented once a cap is used up, however old the intention is."""
+        ledger, now = self.daemon.ledger, self.lab.clock()  # type: ignore[union-attr]
+        rental = ledger.rentals[rental_id]
+        past = spending.Past(ledger.rentals.values())
+        for pace in paces(ledger.live(), past, self.lab.limits, now):
+            if pace.covers(rental) and pace.spent + pace.kept_back >= pace.limit:
+                self._fail(f"{rental_id} was rented although {pace.text}")
+
     def _check(self) -> None:
         from vastd.ledger import Ledger
         from vastd.store.store import opened
@@ -344,6 +416,7 @@ class Story:
             self._check_machines(ledger)
             self._check_journal(ledger)
             self._check_money(ledger)
+            self._check_caps(ledger)
             self._check_results(ledger)
 
     def _check_machines(self, ledger) -> None:  # type: ignore[no-untyped-def]
@@ -394,6 +467,36 @@ class Story:
                     f" + {blind_s:.0f} s at {rate}/h"
                 )
 
+    def _check_caps(self, ledger) -> None:  # type: ignore[no-untyped-def]
+        """Nothing is rented without the gate's record (BUD-01), and what all machines of a cap cost
+        together stays within it, plus one poll and the time nobody could act. A story lies within
+        one day of UTC."""
+        caps = self.lab.limits.caps
+        groups = {None: caps.per_day}
+        groups |= {r.project: caps.per_project for r in ledger.rentals.values()}
+        for project, cap in groups.items():
+            rented = [
+                r for r in ledger.rentals.values()
+                if r.instance_id is not None and project in (None, r.project)
+            ]  # fmt: skip
+            if cap is None or not rented:
+                continue
+            billed = sum(self.lab.market.billed(r.instance_id) for r in rented)
+            before = sum(self.billed_before.get(r.rental_id, 0) for r in rented)
+            allowed = max(cap, before) + sum(
+                money.for_seconds(billing.expected_rate(r), self._blind_s(r)) for r in rented
+            )
+            # A disk that holds results is kept whatever it costs.
+            allowed += sum(
+                money.for_seconds(billing.storage_rate(r), HORIZON_S)
+                for r in rented if r.phase is Phase.STOPPED
+            )  # fmt: skip
+            if billed > allowed:
+                self._fail(f"{billed} was billed over the cap of {cap} of {project or 'the day'}")
+        for event in self.planned:
+            if bool(event.gate) != (caps != Caps()):
+                self._fail(f"{event.rental_id} was planned without the gate")
+
     def _blind_s(self, rental: Rental) -> float:
         """Return for how long the daemon may have been unable to act on this rental: one poll,
         destroy under way, and every time it was dead, cut off, or its clock was wrong."""
@@ -420,7 +523,7 @@ class Story:
                     self._fail(f"{job.job_id} is called collected, but {declared} is not home")
             if job.finished and job.uncollected and not self._excused(ledger, job):
                 self._fail(f"{job.job_id} ended as {job.state} and its results are not home")
-            if not job.finished:
+            if not job.finished and not _waits_for_money(job):
                 self._fail(f"{job.job_id} is still {job.state} at the end")
 
     def _excused(self, ledger, job) -> bool:  # type: ignore[no-untyped-def]
@@ -434,6 +537,11 @@ class Story:
             or rental.end_reason is Trigger.VANISHED
             or bool(rental.ending and rental.ending.force)
         )
+
+
+def _waits_for_money(job) -> bool:  # type: ignore[no-untyped-def]
+    """Return whether a job may still wait at the end: with its reason on record."""
+    return job.state is JobState.QUEUED and "it goes on when there is room" in (job.reason or "")
 
 
 def _may_live(rental: Rental, jobs) -> bool:  # type: ignore[no-untyped-def]

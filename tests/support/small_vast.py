@@ -20,6 +20,13 @@ from vastd.provider.vast.http import VastHttp
 GPUS = ("RTX 3090", "RTX 4090", "A100 PCIE")
 
 
+# VAST_API 3.3: as seen live.
+REFUSALS = {
+    "insufficient_credit": "Your account lacks credit; see the billing page.",
+    "spend_rate_limit": "Your account is new: spending is limited for now.",
+}
+
+
 def no(status: int, code: str, msg: str, **more: Any) -> Answer:
     return answer({"success": False, "error": code, "msg": msg, **more}, status)
 
@@ -39,6 +46,11 @@ class SmallVast:
         }  # fmt: skip
         self._instances: dict[int, dict[str, Any]] = {}
         self._keys: list[dict[str, Any]] = []
+        self._next_refusal: str | None = None
+
+    def refuse_create(self, code: str) -> None:
+        """Refuse the next create with that code."""
+        self._next_refusal = code
 
     def tick(self) -> None:
         """Let every machine become what it is meant to be."""
@@ -93,6 +105,9 @@ class SmallVast:
         return answer({"offers": rows[: body["limit"]]})
 
     def _create(self, offer_id: int, body: dict[str, Any]) -> Answer:
+        code, self._next_refusal = self._next_refusal, None
+        if code is not None:
+            return no(400, code, REFUSALS[code])
         offer = self._offers.pop(offer_id, None)
         if offer is None:
             msg = f"error 404/3603: no_such_ask  Instance type by id {offer_id} is not available."
@@ -129,6 +144,8 @@ class SmallVast:
             return no(404, "no_such_instance", f"Instance {number} not found")
         if method == "DELETE":
             row["next_state"] = "unloaded"
+        elif "price" in body:
+            row["dph_base"] = row["dph_total"] = body["price"]
         elif "label" in body:
             row["label"] = body["label"]
         elif "state" in body:
@@ -137,9 +154,9 @@ class SmallVast:
 
 
 @asynccontextmanager
-async def small_vast() -> AsyncIterator[ProviderRig]:
-    """Give `VastProvider`s on a fresh `SmallVast`."""
-    vast = SmallVast()
+async def small_vast(vast: SmallVast | None = None) -> AsyncIterator[ProviderRig]:
+    """Give `VastProvider`s on a fresh `SmallVast`, or on the one given."""
+    vast = vast or SmallVast()
 
     def connect(key: Key) -> VastHttp:
         return VastHttp(
@@ -154,5 +171,10 @@ async def small_vast() -> AsyncIterator[ProviderRig]:
 
     async with connect(a_key()) as ours, connect(a_key("f" * 64)) as theirs:
         yield ProviderRig(
-            VastProvider(ours, page_interval_s=0.0), VastProvider(theirs), let_pass, 1.0, 1.0
+            VastProvider(ours, page_interval_s=0.0),
+            VastProvider(theirs),
+            let_pass,
+            1.0,
+            1.0,
+            vast.refuse_create,
         )

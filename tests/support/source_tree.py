@@ -29,9 +29,15 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse((ROOT / path).read_bytes(), str(path))
 
 
+@cache
+def nodes_of(path: Path) -> tuple[ast.AST, ...]:
+    """Return every node of a module's syntax tree: many rules look at all of them."""
+    return tuple(ast.walk(tree_of(path)))
+
+
 def imports_of(path: Path) -> Iterator[str]:
     """Yield the dotted name of everything a module imports, wherever the import stands."""
-    for node in ast.walk(tree_of(path)):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

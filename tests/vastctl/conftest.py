@@ -13,10 +13,13 @@ from msgspec.json import decode, encode
 
 from vastctl import __main__ as program
 from vastctl.errors import ConnectionLost
+from vastctl.greeting import HELLO_ID
 from vastd_protocol import envelope
 from vastd_protocol.errors import ErrorCode, ErrorData, ErrorObject
 from vastd_protocol.methods import config, event, find, job, rental
+from vastd_protocol.methods import daemon as daemons
 from vastd_protocol.methods.log import LogAppended
+from vastd_protocol.version import PROTOCOL_VERSION, VASTD_VERSION
 
 NOW = "2026-11-30T12:00:00Z"
 NOW_S = 1796040000.0
@@ -46,6 +49,7 @@ class Daemon:
         self.on("event.list", lambda p: event.EventListView(cursor=p.get("after") or 0))
         self.on("job.list", job.JobListView())
         self.on("config.get", a_config())
+        self.on("initialize", a_hello())
 
     def on(self, name: str, answer: Any) -> None:
         """Answer `name` by a value or by a function of its params."""
@@ -113,7 +117,8 @@ class Link:
     def send(self, body: bytes) -> None:
         request = decode(body, type=envelope.Request)
         params = {} if request.params is UNSET else decode(request.params)
-        self.daemon.requests.append((request.method, params))
+        if request.id != HELLO_ID:
+            self.daemon.requests.append((request.method, params))
         row = find(request.method)
         if row is not None:
             decode(encode(params), type=row.params)  # what we send must fit the contract
@@ -211,6 +216,11 @@ def vastctl(
     time.tzset()
 
 
+def a_hello(protocol: int = PROTOCOL_VERSION, version: str = VASTD_VERSION) -> Any:
+    info = daemons.DaemonInfo(version=version, pid=7, started_at=NOW, simulated=False)
+    return daemons.InitializeView(protocol_version=protocol, daemon=info)
+
+
 def a_config() -> config.ConfigView:
     facts = {"budget.per_job_usd": 10.0, "defaults.max_runtime_s": 43_200.0}
     return config.ConfigView(
@@ -259,6 +269,7 @@ def make() -> Any:
     class Make:
         rental = staticmethod(a_rental)
         job = staticmethod(a_job)
+        hello = staticmethod(a_hello)
         lose = Lose
         refuse = Refuse
         stream = Stream

@@ -83,7 +83,7 @@ def test_config_shows_origin_and_writes_typed_values(
     daemon.on("config.set", setting)
 
     assert vastctl("config", "get", "timing").out.splitlines()[1].split() == [
-        "timing.settle_s", "30", "default",
+        "timing.settle_s", "30", "default", "30",
     ]  # fmt: skip
     assert "I3" in vastctl("config", "get", "--explain").out
     assert vastctl("config", "set", "a.b=40", "c=true", "d=word", "e=null", "f=0.5").code == 0

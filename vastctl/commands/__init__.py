@@ -4,17 +4,24 @@ from typing import Final
 
 # In the order of the overview; each group is a purpose.
 GROUPS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
-    ("Run something", ("run", "plan", "offers", "rent", "demo")),
-    ("See what is going on", ("ls", "show", "explain", "jobs", "job", "logs", "events")),
-    ("Work on a machine", ("exec", "ssh", "push", "pull", "collect")),
-    ("End it", ("destroy", "destroy-all")),
-    ("Housekeeping", ("doctor", "config", "daemon", "rpc", "version", "help")),
+    ("Run something", ("run", "plan", "offers", "provision", "rent", "demo")),
+    ("See what is going on", ("ls", "show", "explain", "jobs", "job", "logs", "events", "cost")),
+    ("Work on a machine", ("up", "setup", "exec", "ssh", "push", "pull", "collect")),
+    ("End it", ("down", "destroy", "destroy-all")),
+    (
+        "Housekeeping",
+        (
+            *("doctor", "budget", "config", "daemon", "export", "import", "completion", "rpc"),
+            *("version", "help"),
+        ),
+    ),
 )
 
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "run": ("run", "rent a machine, run a command on it, bring results home, destroy it"),
     "plan": ("plan", "size a task and show the three options; spends nothing"),
     "offers": ("offers", "search and rank offers"),
+    "provision": ("provision", "show the three options for a task, and rent the one you choose"),
     "rent": ("rent", "rent one offer to work on interactively"),
     "demo": ("demo", "see the whole story on a private simulated Vast, at no cost"),
     "ls": ("ls", "list machines, what they cost and when they end"),
@@ -24,16 +31,27 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "job": ("job", "show, cancel, wait for or retry a job"),
     "logs": ("logs", "print or follow a job's log"),
     "events": ("events", "print or follow the audit trail"),
+    "cost": ("cost", "tell what was spent on what, and how long credit and caps last"),
+    "budget": ("budget", "show or change the caps on spending"),
+    "up": ("up", "have a machine to work on: this project's, or a new one"),
+    "setup": ("setup", "send the code, install what it needs, and prove that it works"),
     "exec": ("exec", "run a command on a machine with your own OpenSSH"),
     "ssh": ("ssh", "open a shell on a machine with your own OpenSSH"),
     "push": ("push", "copy files to a machine"),
     "pull": ("pull", "copy files from a machine"),
     "collect": ("collect", "bring declared results home now"),
+    "down": ("down", "collect, destroy this project's machine, and tell what it came to"),
     "destroy": ("destroy", "collect, destroy, and wait for the proof that billing ended"),
     "destroy-all": ("destroy", "collect and destroy every machine, and wait for the proof"),
     "doctor": ("doctor", "check key, credit, SSH, tools and disk before money is spent"),
     "config": ("config", "read or change settings"),
     "daemon": ("daemon", "start, stop or look at vastd itself"),
+    "export": ("export", "write the whole record as one document"),
+    "import": (
+        "import_",
+        "compare a file's machines with Vast, and keep the ended ones as history",
+    ),
+    "completion": ("completion", "print the script that completes vastctl in a shell"),
     "rpc": ("rpc", "call any method of vastd with raw JSON"),
     "version": ("version", "print the versions of vastctl and vastd"),
     "help": ("help", "print this overview, or the help of a command"),

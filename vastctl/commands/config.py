@@ -13,15 +13,16 @@ from vastctl.table import table
 from vastd_protocol import paths
 from vastd_protocol.errors import ExitCode
 from vastd_protocol.methods import config
-from vastd_protocol.methods.config import Value
+from vastd_protocol.methods.config import SettingView, Value
 
 ACTIONS: Final = {
-    "get": "print settings, one table of them, or all",
+    "get": "print settings as they are in this project: value, who set it, default",
     "set": "change settings in the file; `KEY=null` makes the default count again",
     "path": "print where the file is",
 }
 EXAMPLES: Final = """\
   vastctl config get budget
+  vastctl config get --explain defaults.disk_gb
   vastctl config set budget.per_day_usd=40
   vastctl config path"""
 
@@ -42,21 +43,31 @@ def run(ctx: Context) -> int:
 
 
 def _get(ctx: Context) -> int:
-    body = ctx.client.raw(config.GET, config.ConfigGetParams(key=ctx.args.key))
+    wish = config.ConfigGetParams(key=ctx.args.key, project=ctx.project)
+    body = ctx.client.raw(config.GET, wish)
     if ctx.json:
         ctx.emit(body)
         return ExitCode.OK
     view = ctx.client.view(config.GET, body)
-    rows = [
-        (setting.key, _text(setting.value), setting.origin, setting.source)
-        for setting in view.settings
-    ]
-    header: tuple[str, ...] = ("KEY", "VALUE", "FROM", "WHY")
-    if not ctx.args.explain:
-        header, rows = header[:3], [row[:3] for row in rows]  # type: ignore[misc]  # fewer columns
-    for line in table(header, rows):
+    header = ("KEY", "VALUE", "FROM", "DEFAULT", "WHY THAT DEFAULT")
+    columns = len(header) if ctx.args.explain else len(header) - 1
+    rows = [_row(setting)[:columns] for setting in view.settings]
+    for line in table(header[:columns], rows):
         ctx.screen.out(line)
+    for setting in view.settings:
+        if setting.note:
+            ctx.screen.note(f"{setting.key} {setting.note}")
+    if view.project_path:
+        ctx.screen.note(f"the project's own settings are in {view.project_path}")
     return ExitCode.OK
+
+
+def _row(setting: SettingView) -> tuple[str, ...]:
+    said = setting.where or ""
+    # The source of a profile begins with the word itself: "project (it has .aris)".
+    plain = said.startswith(setting.origin)
+    origin = said if plain else f"{setting.origin} ({said})" if said else setting.origin
+    return (setting.key, _text(setting.value), origin, _text(setting.default), setting.source)
 
 
 def _text(value: Value) -> str:
@@ -75,6 +86,8 @@ def _set(ctx: Context) -> int:
             continue
         setting = ctx.client.view(config.SET, body)
         ctx.screen.step("info", f"{setting.key} = {_text(setting.value)} ({setting.origin})")
+        if setting.note:
+            ctx.screen.step("warning", f"{setting.key} {setting.note}")
     return ExitCode.OK
 
 

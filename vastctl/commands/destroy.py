@@ -36,6 +36,11 @@ def arguments(parser: ArgumentParser) -> None:
             help="which; nothing if the project has only one",
         )
         parser.add_argument("--all", action="store_true", help="every machine vastd knows")
+    add_how(parser)
+
+
+def add_how(parser: ArgumentParser) -> None:
+    """Add the options that say what may be lost, and what is waited for."""
     parser.add_argument(
         "--force", action="store_true", help="although a job runs or the copy failed"
     )

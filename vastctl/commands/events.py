@@ -44,6 +44,11 @@ def run(ctx: Context) -> int:
     if ctx.json and not args.follow:
         ctx.emit(body)
         return ExitCode.OK
+    if past.pruned_before is not None:
+        ctx.screen.note(
+            f"events before {words.date_and_clock(past.pruned_before)} were dropped as old "
+            "(retention.events_days)"
+        )
     for event in past.events:
         printer.event(event)
     if not args.follow:

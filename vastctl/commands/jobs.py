@@ -29,7 +29,13 @@ def run(ctx: Context) -> int:
     if ctx.json:
         ctx.emit(body)
         return 0
-    listed = ctx.client.view(jobs.LIST, body).jobs
+    found = ctx.client.view(jobs.LIST, body)
+    if found.pruned_before is not None:
+        ctx.screen.note(
+            f"ended jobs from before {words.date_and_clock(found.pruned_before)} were dropped as "
+            "old (retention.records_days)"
+        )
+    listed = found.jobs
     if not listed:
         ctx.screen.out("no jobs")
         return 0

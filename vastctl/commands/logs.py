@@ -1,6 +1,6 @@
 """`logs`: a job's output, from the copy vastd keeps at home, whole, the end of it, or live."""
 
-import re
+import os
 from argparse import ArgumentParser
 from collections.abc import Iterator
 from typing import Final
@@ -9,8 +9,9 @@ from vastctl import options, values
 from vastctl.attend import RESTART_S
 from vastctl.commands.job import FINISHED, remote_code
 from vastctl.context import Context
-from vastctl.errors import CliError, DaemonAbsent, UsageError
+from vastctl.errors import CliError, DaemonAbsent
 from vastctl.follow import READ_LIMIT, Followed, Follower, gone_while_following, unbase64
+from vastctl.searching import LineSearch
 from vastd_protocol.errors import ExitCode
 from vastd_protocol.methods import event as events
 from vastd_protocol.methods import job as jobs
@@ -44,10 +45,16 @@ def arguments(parser: ArgumentParser) -> None:
 def run(ctx: Context) -> int:
     args = ctx.args
     ctx.client.reconnect_s = RESTART_S
-    printer = _Printer(ctx, _pattern(args.search))
+    search = None if args.search is None else LineSearch(args.search, limit_s=args.timeout)
+    printer = _Printer(ctx, search)
     job = ctx.client.call(jobs.GET, jobs.JobRef(job=args.job, project=ctx.project))
     if job.state in _NOT_STARTED and job.started_at is None:
         ctx.screen.note(f"job {job.job_id} has not started yet ({job.state}): nothing is logged")
+    elif job.log_bytes == 0 and job.log_path and not os.path.exists(job.log_path):
+        ctx.screen.note(
+            f"the log of job {job.job_id} is not here: it printed nothing, or the copy was dropped "
+            "as old (retention.logs_days)"
+        )
     start = _start_of_last(ctx, job.job_id, args.lines) if args.lines else 0
     try:
         if args.follow:
@@ -69,21 +76,12 @@ def run(ctx: Context) -> int:
     return _exit_status(ctx, job.job_id) if args.exit_status else ExitCode.OK
 
 
-def _pattern(text: str | None) -> re.Pattern[bytes] | None:
-    if text is None:
-        return None
-    try:
-        return re.compile(text.encode())
-    except re.error as exc:
-        raise UsageError(f"--search {text!r} is no regular expression: {exc}") from None
-
-
 class _Printer:
     """Prints the log, or only the lines that match. With `--json` whoever reads prints."""
 
-    def __init__(self, ctx: Context, pattern: re.Pattern[bytes] | None) -> None:
+    def __init__(self, ctx: Context, search: LineSearch | None) -> None:
         self._ctx = ctx
-        self._pattern = pattern
+        self._search = search
         self._rest = b""
 
     def event(self, event: events.EventView) -> None:
@@ -98,20 +96,21 @@ class _Printer:
     def log(self, data: bytes) -> None:
         if self._ctx.json:
             return
-        if self._pattern is None:
+        if self._search is None:
             self._ctx.screen.log(data)
             return
         *whole, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > MAX_LINE_BYTES:
             whole.append(self._rest)
             self._rest = b""
-        found = [line + b"\n" for line in whole if self._pattern.search(line)]
-        self._ctx.screen.log(b"".join(found))
+        found = self._search.matching(whole)
+        self._ctx.screen.log(b"".join(line + b"\n" for line in found))
 
     def close(self) -> None:
         """Print the last line, which had no line break."""
-        if self._pattern is not None and self._rest and self._pattern.search(self._rest):
-            self._ctx.screen.log(self._rest + b"\n")
+        if self._search is not None and self._rest:
+            for line in self._search.matching([self._rest]):
+                self._ctx.screen.log(line + b"\n")
 
 
 def _read(ctx: Context, job_id: str, offset: int, limit: int) -> tuple[bytes, logs.LogView]:

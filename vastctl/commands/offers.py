@@ -3,7 +3,7 @@
 from argparse import ArgumentParser
 from typing import Final
 
-from vastctl import options, values
+from vastctl import options, values, words
 from vastctl.context import Context
 from vastctl.planning import flag_lines, none_fits, option_lines, removed_lines
 from vastd_protocol.errors import ExitCode
@@ -49,6 +49,10 @@ def run(ctx: Context) -> int:
 def _show(ctx: Context, found: offer.OffersView) -> None:
     for line in option_lines(found.offers):
         ctx.screen.out(line)
+    other = found.removed.get("num_gpus", 0)
+    if other and ctx.args.num_gpus is None:
+        text = "with another number of GPUs left out, because hours are for one: `--num-gpus N`"
+        ctx.screen.note(f"{words.count(other, 'offer')} {text}")
     if not ctx.args.explain:
         return
     for line in flag_lines(found.offers, reasons=True):

@@ -1,4 +1,4 @@
-"""`rpc`: any method, raw JSON in, raw JSON out."""
+"""`rpc`: any method, raw JSON in, raw JSON out; `rpc --stdio`: the socket itself, for an editor."""
 
 import sys
 from argparse import ArgumentParser
@@ -8,19 +8,23 @@ from msgspec import DecodeError
 from msgspec.json import decode
 
 from vastctl.context import Context
-from vastctl.errors import UsageError
+from vastctl.errors import ConnectionLost, UsageError
+from vastctl.link import open_socket
 from vastd_protocol.errors import ExitCode
 
 EXAMPLES: Final = """\
   vastctl rpc rental.list
   vastctl rpc rental.get '{"rental": "r-1"}'
-  echo '{"limit": 5}' | vastctl rpc event.list -"""
+  echo '{"limit": 5}' | vastctl rpc event.list -
+  vastctl rpc --stdio             stdin and stdout become the daemon's socket"""
 
 RPC_S: Final = 3600.0  # guess; held requests such as job.wait are called by hand, too
 
 
 def arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("method", metavar="METHOD", help="as listed by `vastctl rpc rpc.discover`")
+    parser.add_argument(
+        "method", metavar="METHOD", nargs="?", help="as listed by `vastctl rpc rpc.discover`"
+    )
     parser.add_argument(
         "params",
         metavar="JSON",
@@ -28,9 +32,18 @@ def arguments(parser: ArgumentParser) -> None:
         default="{}",
         help="parameters; - reads them from stdin",
     )
+    parser.add_argument(
+        "--stdio", action="store_true", help="carry stdin to the socket and the socket to stdout"
+    )
 
 
 def run(ctx: Context) -> int:
+    if ctx.args.stdio:
+        return _bridge(ctx)
+    if ctx.args.method is None:
+        raise UsageError(
+            "the method is missing", hint="`vastctl rpc rpc.discover` lists all; or use --stdio"
+        )
     text = sys.stdin.read() if ctx.args.params == "-" else ctx.args.params
     body = text.encode()
     try:
@@ -42,3 +55,15 @@ def run(ctx: Context) -> int:
     # Sent once: whether a repeat is safe is known only to who wrote the parameters.
     ctx.emit(ctx.client.once(ctx.args.method, body, limit_s=RPC_S))
     return ExitCode.OK
+
+
+def _bridge(ctx: Context) -> int:
+    if ctx.args.method is not None:
+        raise UsageError("--stdio takes no method: the client on stdin says what to call")
+    from vastctl.stdio_bridge import StdioBridge
+
+    connected, path = open_socket(ctx.args.socket)
+    with connected:
+        if StdioBridge(0, 1, connected).run():
+            return ExitCode.OK
+    raise ConnectionLost(f"vastd at {path} closed the connection")

@@ -12,6 +12,7 @@ from vastctl.follow import newest_cursor
 from vastctl.planning import choose, none_fits, plan_lines
 from vastd_protocol.errors import ExitCode
 from vastd_protocol.methods import job as jobs
+from vastd_protocol.methods import rental as rentals
 from vastd_protocol.methods import task
 
 TAKES_COMMAND: Final = True
@@ -86,7 +87,7 @@ def run(ctx: Context) -> int:
         )
     needs = options.needs(args, task=args.task)
     if args.dry_run:
-        return _dry_run(ctx, needs)
+        return _dry_run(ctx, needs) if args.on is None else _dry_run_on(ctx)
     if args.on is None:
         needs = choose(ctx, needs, what="run", budget_usd=args.budget)
     params = jobs.JobSubmitParams(
@@ -143,4 +144,25 @@ def _dry_run(ctx: Context, needs: task.Needs) -> int:
         ctx.screen.note("dry run: nothing was rented")
     if not plan.options:
         raise none_fits(plan.removed, plan.considered)
+    return ExitCode.OK
+
+
+def _dry_run_on(ctx: Context) -> int:
+    """Show the machine that would be used: nothing is searched, because nothing would be rented."""
+    wish = rentals.RentalRef(rental=ctx.args.on, project=ctx.project)
+    body = ctx.client.raw(rentals.GET, wish)
+    if ctx.json:
+        ctx.emit(body)
+        return ExitCode.OK
+    machine = ctx.client.view(rentals.GET, body)
+    gpu = words.gpu(machine.gpu_name or words.UNKNOWN, machine.num_gpus)
+    ctx.screen.out(
+        f"would run on {machine.name} ({machine.rental_id}): {words.phase(machine.phase)}, {gpu}, "
+        f"{words.rate(machine.dph_usd)}"
+    )
+    every = ctx.client.call(jobs.LIST, jobs.JobListParams()).jobs
+    for job in every:
+        if job.rental_id == machine.rental_id and job.ended_at is None:
+            ctx.screen.out(f"would wait until job {job.job_id} ({job.name}) has ended: {job.state}")
+    ctx.screen.note("dry run: nothing was sent")
     return ExitCode.OK

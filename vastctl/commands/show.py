@@ -41,6 +41,7 @@ def rental_lines(rental: RentalView, now: float) -> list[str]:
         ("offer", _text(rental.offer_id)),
         ("machine", _text(rental.machine_id)),
         ("GPU", _gpu(rental)),
+        ("profile", rental.profile or ""),
         ("image", rental.image or ""),
         ("price", "" if rental.dph_usd is None else words.rate(rental.dph_usd)),
         ("cost so far", words.money(rental.cost_usd)),

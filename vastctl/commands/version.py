@@ -24,6 +24,7 @@ def run(ctx: Context) -> int:
     wish = daemon.InitializeParams(protocol_version=PROTOCOL_VERSION, client=me)
     answer: daemon.InitializeView | None = None
     trouble = ""
+    ctx.client.greeting = None  # what it would say is what is printed here
     try:
         body = ctx.client.once(daemon.INITIALIZE.name, encode(wish))
         answer = ctx.client.view(daemon.INITIALIZE, body)

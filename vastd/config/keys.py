@@ -163,11 +163,16 @@ def expected(key: Key) -> str:
         case inspect.EnumType() | inspect.LiteralType():
             return "one of " + ", ".join(repr(choice) for choice in choices(key))
         case inspect.VarTupleType():
+            if key.name == "outputs":
+                return 'a list of paths inside the project such as "results/"'
             return 'a list of web origins such as "http://localhost:3000"'
         case _:
             return {
                 "url": "an http or https address without user, query and fragment",
                 "image": "an image name without spaces, at most 1,024 characters",
+                "gpu_name": "the name of a GPU such as RTX_4090",
+                "heartbeat": "a path inside the project",
+                "checkpoint": "a path inside the project",
             }.get(key.name, "the path of a file")
 
 

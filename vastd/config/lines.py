@@ -4,8 +4,11 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-_TABLE: Final = re.compile(r"^\s*\[{1,2}\s*([^\[\]]+?)\s*\]{1,2}")
-_KEY: Final = re.compile(r"""^\s*((?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*'|\s*\.\s*)+?)\s*=""")
+# Possessive (`++`): the text may come from somebody else's repository, and none of these may ever
+# try a second way through a long line.
+_TABLE: Final = re.compile(r"^\s*+\[{1,2}+([^\[\]]++)\]")
+_NAME: Final = r"""(?:[A-Za-z0-9_-]++|"[^"]*+"|'[^']*+')"""
+_KEY: Final = re.compile(rf"^\s*+({_NAME}(?:\s*+\.\s*+{_NAME})*+)\s*+=")
 _PART: Final = re.compile(r"""[A-Za-z0-9_-]+|"[^"]*"|'[^']*'""")
 _FENCES: Final = ('"""', "'''")
 

@@ -43,6 +43,10 @@ Seconds = Annotated[float, Meta(gt=0, le=31_536_000)]  # at most a year: more is
 Interval = Annotated[float, Meta(ge=0, le=3600)]
 Url = Annotated[str, Meta(pattern=r"^https?://[^\s/@?#]+(/[^\s?#]*)?\Z")]
 Text = Annotated[str, Meta(min_length=1, max_length=4096, pattern=r"^[^\x00-\x1f\x7f]+\Z")]
+RelativePath = Annotated[
+    str, Meta(min_length=1, max_length=1024, pattern=r"^[^/~\x00-\x1f\x7f][^\x00-\x1f\x7f]*\Z")
+]
+Name = Annotated[str, Meta(min_length=1, max_length=80, pattern=r"^[A-Za-z0-9][A-Za-z0-9 _.-]*\Z")]
 Image = Annotated[str, Meta(min_length=1, max_length=1024, pattern=r"^[^\s\x00-\x1f\x7f]+\Z")]
 WebOrigin = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9+.-]*://[^\s/]+\Z")]
 
@@ -95,6 +99,44 @@ class DefaultsTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return self.image or PROFILE_IMAGES[profile or self.profile]
 
 
+class NeedsTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a task needs when the command does not say; most useful in a project's own file."""
+
+    gpu_ram_gb: Annotated[
+        Annotated[float, Meta(gt=0, le=100_000)] | None,
+        Meta(extra=_why("unset: unknown, and the plan asks; per GPU")),
+    ] = None
+    num_gpus: Annotated[
+        Annotated[int, Meta(ge=1, le=64)] | None, Meta(extra=_why("unset: one GPU"))
+    ] = None
+    gpu_name: Annotated[Name | None, Meta(extra=_why("unset: any GPU that fits"))] = None
+    hours: Annotated[
+        Annotated[float, Meta(gt=0, le=8760)] | None,
+        Meta(extra=_why("unset: unknown, so that only prices per hour can be shown")),
+    ] = None
+    spot: Annotated[
+        bool, Meta(extra=_why("off: an interruptible machine may be stopped at any time"))
+    ] = False
+
+
+class JobTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a job writes when the command does not say; most useful in a project's own file."""
+
+    outputs: Annotated[
+        tuple[RelativePath, ...],
+        Meta(max_length=100, extra=_why("REQUIREMENTS COL-01: none named: results/ and *.log")),
+    ] = field(default=())
+    heartbeat: Annotated[
+        RelativePath | None, Meta(extra=_why("unset: no heartbeat is watched"))
+    ] = None
+    heartbeat_interval_s: Annotated[
+        Seconds | None, Meta(extra=_why("unset: 300 s, REQUIREMENTS CKP-04"))
+    ] = None
+    checkpoint: Annotated[
+        RelativePath | None, Meta(extra=_why("unset: the job saves no state anybody knows of"))
+    ] = None
+
+
 class TimingTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How often we look, and how long we wait."""
 
@@ -119,7 +161,7 @@ class TimingTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         Seconds, Meta(extra=_why("REQUIREMENTS C-06: 20 attempts fit into the budget"))
     ] = 15.0
     ssh_connect_s: Annotated[
-        Seconds, Meta(extra=_later("REQUIREMENTS SSH-03: connect timeout of both workflows"))
+        Seconds, Meta(extra=_why("REQUIREMENTS SSH-03: both workflows; of vastd's own connections"))
     ] = 15.0
     settle_s: Annotated[
         Seconds, Meta(extra=_why("a listing may lag behind a create or destroy; guess"))
@@ -159,25 +201,33 @@ class TimingTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class BudgetTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Caps in dollars; 0 rents nothing. Of one job and per hour only, so far."""
+    """Caps in dollars, enforced before a machine is rented and while it runs; 0 rents nothing. Days
+    and months are those of UTC."""
 
     per_job_usd: Annotated[
         float, Meta(ge=0, le=1_000_000, extra=_why("a mistake should cost a lunch; guess"))
     ] = 10.0
     per_day_usd: Annotated[
-        float, Meta(ge=0, le=1_000_000, extra=_later("one large GPU for a night; guess"))
+        float,
+        Meta(
+            ge=0,
+            le=1_000_000,
+            extra=_why("of all machines, from 00:00 UTC on: a night of one large GPU; guess"),
+        ),
     ] = 25.0
     max_dph_usd: Annotated[
         float,
         Meta(
-            ge=0, le=100_000, extra=_why("one large GPU; several at once must be asked for; guess")
+            ge=0, le=100_000, extra=_why("of each machine, not of their sum: one large GPU; guess")
         ),
     ] = 4.0
     per_project_usd: Annotated[
-        Annotated[float, Meta(ge=0, le=1_000_000)] | None, Meta(extra=_later("unset: no cap"))
+        Annotated[float, Meta(ge=0, le=1_000_000)] | None,
+        Meta(extra=_why("of one project directory, for all time; unset: no cap")),
     ] = None
     per_month_usd: Annotated[
-        Annotated[float, Meta(ge=0, le=1_000_000)] | None, Meta(extra=_later("unset: no cap"))
+        Annotated[float, Meta(ge=0, le=1_000_000)] | None,
+        Meta(extra=_why("of all machines, from the first of the month UTC on; unset: no cap")),
     ] = None
     warn_percent: Annotated[
         float, Meta(gt=0, le=100, extra=_why("early enough to finish or raise the cap; guess"))
@@ -213,12 +263,45 @@ class RatesTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     account: Annotated[Interval, Meta(extra=_why("guess: none is documented for this route"))] = 1.0
 
 
+Days = Annotated[int, Meta(ge=1, le=36_500)]
+BYTES_PER_MB: Final = 1_000_000
+Megabytes = Annotated[int, Meta(ge=1, le=10_000_000)]
+
+
+class RetentionTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How long vastd keeps what is over. Nothing that bills or is not home is ever dropped."""
+
+    events_days: Annotated[
+        Days, Meta(extra=_why("a year: the audit trail answers questions about last year's bill"))
+    ] = 365
+    records_days: Annotated[
+        Annotated[int, Meta(ge=32, le=36_500)],
+        Meta(extra=_why("ended rentals and jobs; at least a month, which `cost` shows in detail")),
+    ] = 365
+    logs_days: Annotated[
+        Days,
+        Meta(extra=_why("logs of ended jobs: a paper's revision comes within a season; guess")),
+    ] = 180
+    logs_max_mb: Annotated[
+        Megabytes, Meta(extra=_why("all logs of ended jobs together, oldest first; guess"))
+    ] = 10_000
+    job_log_max_mb: Annotated[
+        Megabytes, Meta(extra=_why("one job's log at home: a runaway print must not fill the disk"))
+    ] = 1000
+    copies_days: Annotated[
+        Days, Meta(extra=_why("damaged stores, and copies made before a migration; guess"))
+    ] = 90
+
+
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All tables; `Settings()` holds every default."""
 
     vast: VastTable = VastTable()
     defaults: DefaultsTable = DefaultsTable()
+    needs: NeedsTable = NeedsTable()
+    job: JobTable = JobTable()
     timing: TimingTable = TimingTable()
     budget: BudgetTable = BudgetTable()
     websocket: WebsocketTable = WebsocketTable()
     rates: RatesTable = RatesTable()
+    retention: RetentionTable = RetentionTable()

@@ -15,6 +15,7 @@ from vastd.core.job import Job
 from vastd.core.market import Offer
 from vastd.core.money import Micros
 from vastd.core.rental import Rental, Trigger
+from vastd.core.spending import Admission
 
 
 class RentalEvent(Struct, frozen=True, kw_only=True, tag_field="kind"):
@@ -35,10 +36,12 @@ class JobEvent(Struct, frozen=True, kw_only=True, tag_field="kind"):
 
 
 class RentalPlanned(RentalEvent, frozen=True, kw_only=True, tag="rental_planned"):
-    """The intention is on record; nothing was sent yet. `why` explains the choice."""
+    """The intention is on record; nothing was sent yet. `why` explains the choice, `gate` what
+    was spent and reserved of each cap when it was let through."""
 
     rental: Rental
     why: str = ""
+    gate: tuple[Admission, ...] = ()
 
 
 class RentalAdopted(RentalEvent, frozen=True, kw_only=True, tag="rental_adopted"):
@@ -201,6 +204,12 @@ class JobSubmitted(JobEvent, frozen=True, kw_only=True, tag="job_submitted"):
     job: Job
 
 
+class MachineAwaited(JobEvent, frozen=True, kw_only=True, tag="machine_awaited"):
+    """The job needs another machine, and no money may be spent on one now: it waits."""
+
+    why: str
+
+
 class JobPlaced(JobEvent, frozen=True, kw_only=True, tag="job_placed"):
     """The job got a rental to run on."""
 
@@ -285,14 +294,31 @@ class NotCollected(JobEvent, frozen=True, kw_only=True, tag="not_collected"):
     final: bool = False
 
 
+# -- the daemon itself -------------------------------------------------------------------
+
+
+class DaemonEvent(Struct, frozen=True, kw_only=True, tag_field="kind"):
+    """Something that is neither of a rental nor of a job. `at` as above."""
+
+    at: float
+
+
+class CapsChanged(DaemonEvent, frozen=True, kw_only=True, tag="caps_changed"):
+    """Who may spend how much was changed: by the key of each cap its value before and after, in
+    dollars; None: no cap."""
+
+    changes: dict[str, tuple[float | None, float | None]]
+
+
 RENTAL_EVENTS: tuple[type[RentalEvent], ...] = tuple(RentalEvent.__subclasses__())
 JOB_EVENTS: tuple[type[JobEvent], ...] = tuple(JobEvent.__subclasses__())
-Event = RentalEvent | JobEvent
+DAEMON_EVENTS: tuple[type[DaemonEvent], ...] = tuple(DaemonEvent.__subclasses__())
+Event = RentalEvent | JobEvent | DaemonEvent
 
 _encoder = msgspec.json.Encoder()
 # The union is made from the subclasses above, so a new event cannot be forgotten here.
 _union: Any = RENTAL_EVENTS[0]
-for _type in (*RENTAL_EVENTS[1:], *JOB_EVENTS):
+for _type in (*RENTAL_EVENTS[1:], *JOB_EVENTS, *DAEMON_EVENTS):
     _union = _union | _type
 _decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(_union)
 

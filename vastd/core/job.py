@@ -5,6 +5,7 @@ from enum import StrEnum
 from msgspec import Struct, field
 
 from vastd.core.rental import Policy
+from vastd.core.setup import Setup
 
 
 class JobState(StrEnum):
@@ -52,6 +53,7 @@ class Needs(Struct, frozen=True, kw_only=True):
     spot: bool = False
     bid_usd_h: float | None = None
     offer_id: int | None = None
+    profile: str | None = None  # None: on record before profiles were
 
 
 class Job(Struct, frozen=True, kw_only=True):
@@ -88,6 +90,7 @@ class Job(Struct, frozen=True, kw_only=True):
     collected_bytes: int | None = None
     missing: list[str] = field(default_factory=list)
     attempts: tuple[Attempt, ...] = ()
+    setup: Setup | None = None  # it sets its machine up: nothing of it is an output
 
     @property
     def finished(self) -> bool:

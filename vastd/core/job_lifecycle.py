@@ -35,7 +35,7 @@ _ACTIVE: Final[_Row] = {
 _DONE: Final[_Row] = {ev.Collected: None, ev.NotCollected: None, ev.CancelAsked: None}
 
 TRANSITIONS: Final[Mapping[JobState, _Row]] = {
-    _S.QUEUED: _WAITING,
+    _S.QUEUED: {**_WAITING, ev.MachineAwaited: None},
     _S.PLACING: _WAITING,
     _S.STARTING: _ACTIVE,
     _S.RUNNING: _ACTIVE,
@@ -67,7 +67,10 @@ def evolve_job(job: Job | None, event: ev.JobEvent) -> Job:
 
 def _with_fields(job: Job, event: ev.JobEvent) -> Job:
     match event:
+        case ev.MachineAwaited(why=why):
+            return structs.replace(job, reason=why)
         case ev.JobPlaced(at=at, rental_id=rental_id, offer=offer):
+            job = structs.replace(job, reason=None)
             if offer is None:
                 return structs.replace(job, rental_id=rental_id)
             tried = Attempt(

@@ -8,6 +8,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from vastd.core.money import Micros
+
 LABEL_SEARCH_S: Final = 120.0  # DESIGN I2: how long a lost create is looked for
 LATE_ARRIVAL_S: Final = 86_400.0  # DESIGN I2: a late arrival is ended on sight for 24 h
 PROOFS_WHEN_ENDING: Final = 2  # DESIGN I3: complete listings that must agree
@@ -18,6 +20,14 @@ PROOF_SPACING_S: Final = 2.0  # VAST_API 16.3: list calls at least 2 s apart
 COLLECT_TRIES: Final = 5  # guess: then the machine is held and the user told
 STOP_REPEAT_S: Final = 300.0  # guess: an accepted stop that is not seen is asked for again
 DESTROY_BACKOFF_CAP_S: Final = 300.0  # guess: often enough to matter, rare enough for Vast
+
+
+class Caps(Struct, frozen=True, kw_only=True):
+    """What all machines together may cost, in micro-dollars; None: no such cap (CONTRACT 5)."""
+
+    per_day: Micros | None = None
+    per_project: Micros | None = None
+    per_month: Micros | None = None
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -37,3 +47,4 @@ class Limits(Struct, frozen=True, kw_only=True):
     grace_s: float = 60.0
     attempts: int = 3
     warn_percent: float = 80.0
+    caps: Caps = Caps()

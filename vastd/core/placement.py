@@ -3,11 +3,13 @@
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
+from vastd.core import billing
 from vastd.core import events as ev
 from vastd.core.job import Job, JobState
 from vastd.core.limits import Limits
+from vastd.core.money import Micros
 from vastd.core.rental import BOOT_FAILURES, Phase, Rental, Trigger
 
 _NOT_STARTED = frozenset({JobState.QUEUED, JobState.PLACING, JobState.STARTING})
@@ -158,3 +160,45 @@ def failed_machines(jobs: Sequence[Job], rentals: Mapping[str, Rental], now: flo
         and rental.ended_at is not None
         and now - rental.ended_at < day_s
     } | {a.machine_id for job in jobs if not job.finished for a in job.attempts if a.reason}
+
+
+def awaited(
+    jobs: Sequence[Job], rentals: Mapping[str, Rental], now: float, *, by: Job | None = None
+) -> list[Rental]:
+    """Return the machines that jobs between two machines wait for, as if they were planned.
+
+    With `by`, only those of jobs that wait longer than it does: two that wait for each other's
+    money would wait for ever.
+    """
+    found = []
+    for job in jobs:
+        waits = job.rents and not job.finished and job.rental_id is None and job.cancel_at is None
+        ahead = by is None or (job.submitted_at, job.job_id) < (by.submitted_at, by.job_id)
+        last = rentals.get(job.attempts[-1].rental_id) if job.attempts else None
+        if waits and ahead and last is not None:
+            found.append(_as_planned(job, last, money_left(job, rentals, now)))
+    return found
+
+
+def money_left(job: Job, rentals: Mapping[str, Rental], now: float) -> Micros | None:
+    """Return what the machines of `job` so far left of its budget, below zero when they cost more;
+    None when it has no budget."""
+    if job.policy.budget is None:
+        return None
+    tried = [rentals[a.rental_id] for a in job.attempts if a.rental_id in rentals]
+    return Micros(job.policy.budget - sum(billing.cost(rental, now) for rental in tried))
+
+
+def _as_planned(job: Job, last: Rental, left: Micros | None) -> Rental:
+    budget = None if left is None else Micros(max(0, left))
+    return structs.replace(
+        last,
+        rental_id=job.job_id,
+        name=job.name,
+        policy=structs.replace(job.policy, budget=budget),
+        phase=Phase.PLANNED,
+        rates=(),
+        deadline_at=None,
+        ready_at=None,
+        ending=None,
+    )

@@ -71,6 +71,7 @@ class Policy(Struct, frozen=True, kw_only=True):
     budget: Micros | None = None  # of this rental; None: only the daemon's caps
     max_dph: Micros | None = None
     idle_s: float | None = None  # None: idleness is only warned about
+    idle_warn_s: float | None = None  # None: after what the configuration says
     heartbeat_path: str | None = None
     heartbeat_interval_s: float = 300.0  # REQUIREMENTS CKP-04
     checkpoint_path: str | None = None
@@ -116,6 +117,7 @@ class Rental(Struct, frozen=True, kw_only=True):
     phase: Phase = Phase.PLANNED
     phase_since: float
     project: str | None = None  # absolute directory
+    profile: str | None = None  # aris or arf; None: taken over, or older than profiles
     request_id: str | None = None  # of the call that made it: a repeat finds it again
     purpose: str = "job"  # job: ends when its jobs are done; interactive: the user ends it
     estimated_hours: float | None = None

@@ -11,6 +11,7 @@ Rules
 
 import math
 import re
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final, Generic, TypeVar
 
@@ -68,6 +69,7 @@ class TaskNeeds(Struct, frozen=True, kw_only=True):
     offer_id: int | None = None
     download_gb: float | None = None
     upload_gb: float | None = None
+    said_by: Mapping[str, str] = {}  # field -> who stated it instead of the user
 
 
 class SizingDefaults(Struct, frozen=True, kw_only=True):
@@ -76,6 +78,8 @@ class SizingDefaults(Struct, frozen=True, kw_only=True):
     image: str = DEFAULT_IMAGE
     disk_gb: float = DEFAULT_DISK_GB
     max_dph: Micros | None = None  # per hour; None: no cap
+    image_source: str = "default"
+    disk_source: str = "default"
 
 
 class Hours(Struct, frozen=True, kw_only=True):
@@ -120,7 +124,7 @@ def size(needs: TaskNeeds, defaults: SizingDefaults) -> Requirements:
     check(needs)
     warnings: list[str] = []
     names = _gpu_names(needs, warnings)
-    num_gpus = _stated(needs.num_gpus, "--num-gpus") or Sourced(
+    num_gpus = _stated(needs, "num_gpus", needs.num_gpus, "--num-gpus") or Sourced(
         value=1, source="one GPU unless told otherwise", confidence=Confidence.DEFAULT
     )
     gpu_ram = _gpu_ram(needs)
@@ -133,15 +137,19 @@ def size(needs: TaskNeeds, defaults: SizingDefaults) -> Requirements:
         num_gpus=num_gpus,
         gpu_ram_mb=gpu_ram,
         gpu_names=names,
-        disk_gb=_stated(needs.disk_gb, "--disk")
-        or Sourced(value=defaults.disk_gb, source="default", confidence=Confidence.DEFAULT),
+        disk_gb=_stated(needs, "disk_gb", needs.disk_gb, "--disk")
+        or Sourced(
+            value=defaults.disk_gb, source=defaults.disk_source, confidence=Confidence.DEFAULT
+        ),
         image=image,
         cuda=_derived(runs.cuda, because, image),
         compute_cap_min=_derived(runs.compute_cap_min, because, image),
         compute_cap_below=_derived(runs.compute_cap_below, because, image),
         hours=_hours(needs, names, gpu_ram),
         max_dph=_price_cap(needs, defaults),
-        min_reliability=_stated(needs.min_reliability, "least reliability"),
+        min_reliability=_stated(
+            needs, "min_reliability", needs.min_reliability, "least reliability"
+        ),
         interruptible=needs.spot or needs.bid is not None,
         bid=needs.bid,
         offer_id=needs.offer_id,
@@ -196,8 +204,12 @@ def _within(what: str, value: float | None, above: float, most: float) -> None:
         raise InvalidRequest(f"{what} must be above {above:g} and at most {most:g}, not {value!r}")
 
 
-def _stated(value: T | None, option: str) -> Sourced[T] | None:
-    return None if value is None else Sourced(value=value, source=f"you said so ({option})")
+def _stated(needs: TaskNeeds, field: str, value: T | None, option: str) -> Sourced[T] | None:
+    return None if value is None else Sourced(value=value, source=_who(needs, field, option))
+
+
+def _who(needs: TaskNeeds, field: str, option: str) -> str:
+    return needs.said_by.get(field) or f"you said so ({option})"
 
 
 def _derived(value: T | None, because: str, image: Sourced[str]) -> Sourced[T] | None:
@@ -229,7 +241,10 @@ def _gpu_names(needs: TaskNeeds, warnings: list[str]) -> tuple[str, ...]:
 
 def _gpu_ram(needs: TaskNeeds) -> Sourced[int] | None:
     if needs.gpu_ram_gb is not None:
-        return Sourced(value=round(needs.gpu_ram_gb * MB_PER_GB), source="you said so (--gpu-ram)")
+        return Sourced(
+            value=round(needs.gpu_ram_gb * MB_PER_GB),
+            source=_who(needs, "gpu_ram_gb", "--gpu-ram"),
+        )
     named = gpus.memory_gb_in(needs.gpu_name or "")
     if named is None or needs.gpu_name is None:
         return None
@@ -246,7 +261,7 @@ def _image(
     needs: TaskNeeds, defaults: SizingDefaults, names: tuple[str, ...], warnings: list[str]
 ) -> Sourced[str]:
     if needs.image is not None:
-        return Sourced(value=needs.image, source="you said so (--image)")
+        return Sourced(value=needs.image, source=_who(needs, "image", "--image"))
     check_image(defaults.image)
     below = needs_of(defaults.image).compute_cap_below
     models = [gpus.find(name) for name in names]
@@ -259,7 +274,9 @@ def _image(
             source=f"{names[0]} needs CUDA 12.8 or later",
             confidence=Confidence.DERIVED,
         )
-    return Sourced(value=defaults.image, source="default", confidence=Confidence.DEFAULT)
+    return Sourced(
+        value=defaults.image, source=defaults.image_source, confidence=Confidence.DEFAULT
+    )
 
 
 def _hours(needs: TaskNeeds, names: tuple[str, ...], gpu_ram: Sourced[int] | None) -> Hours | None:
@@ -274,14 +291,14 @@ def _hours(needs: TaskNeeds, names: tuple[str, ...], gpu_ram: Sourced[int] | Non
         buffered=needs.hours * DERIVED_BUFFER if derived else needs.hours,
         reference_gpu=reference,
         reference_speed=speed,
-        source=needs.hours_source or f"you said so (--hours), on {reference}",
+        source=needs.hours_source or f"{_who(needs, 'hours', '--hours')}, on {reference}",
         confidence=Confidence.DERIVED if derived else Confidence.STATED,
     )
 
 
 def _price_cap(needs: TaskNeeds, defaults: SizingDefaults) -> Sourced[Micros] | None:
     if needs.max_dph is not None:
-        return Sourced(value=needs.max_dph, source="you said so (--max-price)")
+        return Sourced(value=needs.max_dph, source=_who(needs, "max_dph", "--max-price"))
     if defaults.max_dph is None:
         return None
     return Sourced(

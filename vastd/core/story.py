@@ -4,8 +4,11 @@ from msgspec import Struct, field
 
 from vastd.core import events as ev
 from vastd.core.instants import plural, rfc3339, shown, size
-from vastd.core.money import show_rate, to_usd
+from vastd.core.job import Job
+from vastd.core.money import show, show_rate, to_usd
 from vastd.core.rental import Rental
+from vastd.core.setup import steps
+from vastd.core.spending import Admission
 
 Scalar = str | int | float | bool | None
 
@@ -20,13 +23,29 @@ class Line(Struct, frozen=True, kw_only=True):
 
 def tell(event: ev.Event) -> Line:
     """Return the sentence of `event`."""
+    if isinstance(event, ev.DaemonEvent):
+        return _of_daemon(event)
     return _of_rental(event) if isinstance(event, ev.RentalEvent) else _of_job(event)
+
+
+def _of_daemon(event: ev.DaemonEvent) -> Line:
+    match event:
+        case ev.CapsChanged(changes=changes):
+            said = [f"{key} from {_cap(old)} to {_cap(new)}" for key, (old, new) in changes.items()]
+            data: dict[str, Scalar] = {key: new for key, (_, new) in changes.items()}
+            return Line(text=f"spending caps changed: {', '.join(said)}", data=data)
+        case _:
+            return Line(text=ev.kind(event).replace("_", " "))
+
+
+def _cap(usd: float | None) -> str:
+    return "off" if usd is None else f"${usd:g}"
 
 
 def _of_rental(event: ev.RentalEvent) -> Line:
     match event:
-        case ev.RentalPlanned(rental=rental, why=why):
-            return _planned(rental, why)
+        case ev.RentalPlanned(rental=rental, why=why, gate=gate):
+            return _planned(rental, why, gate)
         case ev.RentalAdopted(rental=rental):
             text = f"found instance {rental.instance_id} with our claim; taken over"
             return Line(text=text, severity="warning", data={"instance_id": rental.instance_id})
@@ -100,18 +119,30 @@ def _of_ending(event: ev.RentalEvent) -> Line:
             return Line(text=ev.kind(event).replace("_", " "))
 
 
-def _planned(rental: Rental, why: str) -> Line:
+def _planned(rental: Rental, why: str, gate: tuple[Admission, ...]) -> Line:
     offer = rental.order.offer
     what = f"{offer.num_gpus}x {offer.gpu_name} at {show_rate(rental.order.bid or offer.dph)}"
     return Line(
-        text=f"chose offer {offer.offer_id}: {what}" + (f"; {why}" if why else ""),
+        text="; ".join(filter(None, (f"chose offer {offer.offer_id}: {what}", why, _money(gate)))),
         data={
             "offer_id": offer.offer_id,
             "machine_id": offer.machine_id,
             "gpu_name": offer.gpu_name,
             "dph_usd": to_usd(offer.dph),
+            **({"needs_usd": to_usd(max(use.needs for use in gate))} if gate else {}),
         },
     )
+
+
+def _money(gate: tuple[Admission, ...]) -> str:
+    """Return the numbers with which the gate let a machine through."""
+    if not gate:
+        return ""
+    seen = [
+        f"{use.cap} {show(use.limit)}, {show(use.spent)} spent, {show(use.reserved)} reserved"
+        for use in gate
+    ]
+    return f"needs up to {show(max(use.needs for use in gate))} ({'; '.join(seen)})"
 
 
 def _ready(event: ev.BecameReady) -> Line:
@@ -131,7 +162,9 @@ def _ready(event: ev.BecameReady) -> Line:
 def _of_job(event: ev.JobEvent) -> Line:
     match event:
         case ev.JobSubmitted(job=job):
-            return Line(text=f"submitted: {' '.join(job.command)}"[:300])
+            return Line(text=_submitted(job)[:300])
+        case ev.MachineAwaited(why=why):
+            return Line(text=f"waits for money: {why}", severity="warning")
         case ev.JobPlaced(rental_id=rental_id):
             return Line(text=f"placed on {rental_id}", data={"rental_id": rental_id})
         case ev.AttemptFailed(rental_id=rental_id, phase=phase, why=why):
@@ -156,16 +189,29 @@ def _of_job(event: ev.JobEvent) -> Line:
         case ev.JobFinished(state=state, why=why, exit_code=code):
             grave = "info" if state == "succeeded" else "warning"
             return Line(text=f"{state}: {why}", severity=grave, data={"exit_code": code})
-        case ev.Collected(files=files, bytes=count, missing=missing):
-            text = f"results are home: {plural(files, 'file')}, {size(count)}, verified"
-            more = f"; not there: {', '.join(missing)}" if missing else ""
-            return Line(
-                text=(text + more)[:500],
-                severity="warning" if missing else "info",
-                data={"files": files, "bytes": count},
-            )
+        case ev.Collected():
+            return _home(event)
         case ev.NotCollected(why=why, final=final):
             end = "results are NOT home" if final else "results are not home yet"
             return Line(text=f"{end}: {why}", severity="error" if final else "warning")
         case _:
             return Line(text=ev.kind(event).replace("_", " "))
+
+
+def _submitted(job: Job) -> str:
+    if job.setup is None:
+        return f"submitted: {' '.join(job.command)}"
+    return f"set-up asked: {'; '.join(steps(job.setup)) or 'nothing to install, checks only'}"
+
+
+def _home(event: ev.Collected) -> Line:
+    files, missing = event.files, event.missing
+    text = f"results are home: {plural(files, 'file')}, {size(event.bytes)}, verified"
+    if not files and not missing:
+        text = "there was nothing to bring home"
+    more = f"; not there: {', '.join(missing)}" if missing else ""
+    return Line(
+        text=(text + more)[:500],
+        severity="warning" if missing else "info",
+        data={"files": files, "bytes": event.bytes},
+    )

@@ -19,6 +19,7 @@ from vastd.core import billing, money
 from vastd.core.job import Job, JobState
 from vastd.core.limits import COLLECT_TRIES, Limits
 from vastd.core.observed import Sighting, World
+from vastd.core.pace import Pace
 from vastd.core.rental import Phase, Policy, Rental, Trigger
 
 
@@ -59,6 +60,7 @@ class Watch(Struct, frozen=True, kw_only=True):
     seen: Sighting
     world: World
     limits: Limits
+    paces: Sequence[Pace] = ()  # of the caps that several machines share
 
     @property
     def running_job(self) -> Job | None:
@@ -208,7 +210,7 @@ def idle(watch: Watch) -> Alarm | None:
         return None  # no reading of the GPU yet, or it works: never act on one zero
     since = max(ended, rental.ready_at or 0.0, quiet, watch.world.watching_since)
     if rental.policy.idle_s is None:
-        limit = watch.limits.idle_warn_s
+        limit = rental.policy.idle_warn_s or watch.limits.idle_warn_s
         return _warn(watch, "idle", since + limit, f"idle for {limit:.0f} s")
     why = f"idle for {rental.policy.idle_s:.0f} s"
     return _end(watch, since + rental.policy.idle_s, Trigger.IDLE, why)
@@ -281,7 +283,8 @@ def _heartbeat_text(watch: Watch) -> str:
 
 
 def _idle_text(watch: Watch) -> str:
-    return f"{watch.rental.policy.idle_s or watch.limits.idle_warn_s:.0f} s"
+    policy = watch.rental.policy
+    return f"{policy.idle_s or policy.idle_warn_s or watch.limits.idle_warn_s:.0f} s"
 
 
 ALL: Final = (
@@ -365,12 +368,14 @@ ALL: Final = (
 )
 
 
-def check(watches: Iterable[Watch], now: float) -> tuple[list[Action], float]:
+def check(
+    watches: Iterable[Watch], now: float, dogs: Sequence[Watchdog] = ALL
+) -> tuple[list[Action], float]:
     """Return every action due at `now`, gravest first, and when to look again (epoch s).
 
     The second value is `math.inf` when no alarm is pending.
     """
-    alarms = [alarm for watch in watches for dog in ALL if (alarm := dog.check(watch)) is not None]
+    alarms = [a for watch in watches for dog in dogs if (a := dog.check(watch)) is not None]
     ripe = (a for a in alarms if a.at <= now and a.proven)
     due = sorted(ripe, key=lambda a: a.action.gravity, reverse=True)
     wake_at = min((a.at for a in alarms if a.at > now), default=math.inf)

@@ -15,6 +15,7 @@ from vastd.core.job import Job, JobState
 from vastd.core.observed import Beat
 from vastd.core.rental import Ending, Phase, Trigger
 from vastd.effects.launch import reached, unreached
+from vastd.effects.setup import setup_verdict
 from vastd.effects.verify import target
 from vastd.errors import SshError, StoreError
 from vastd.jobs.port import Box, BoxJobState, JobSnapshot
@@ -148,6 +149,8 @@ def _note(shell: Shell, rental_id: str, snapshot: JobSnapshot) -> None:
 
 async def _fetch_log(shell: Shell, box: Box, job_id: str) -> bool:
     """Bring home the next piece of the log; return whether there was one."""
+    if shell.logs.capped(job_id):
+        return False
     offset = shell.logs.size(job_id)
     data = await box.read_log(job_id, offset, LOG_CHUNK_BYTES)
     if not data:
@@ -219,6 +222,8 @@ def _verdict(
         return JobState.FAILED, "the machine has lost the job (its disk was replaced)", "machine"
     if snapshot.exit_code is None:
         return JobState.FAILED, "it was killed without an exit code (out of memory?)", "killed"
+    if job.setup is not None and snapshot.exit_code != KILLED_EXIT_CODE:
+        return setup_verdict(shell, job, snapshot.exit_code)
     if snapshot.exit_code == 0:
         return JobState.SUCCEEDED, "exit code 0", None
     if snapshot.exit_code == KILLED_EXIT_CODE:

@@ -27,8 +27,12 @@ async def collect(shell: Shell, rental_id: str, job_id: str | None) -> None:
         _settled(shell, rental_id)
         return
     job = shell.ledger.job(job_id)
+    outputs = outputs_of(job)
     try:
-        report = await bring_home(shell, rental_id, job, outputs_of(job), Path(job.project))
+        if outputs:
+            report = await bring_home(shell, rental_id, job, outputs, Path(job.project))
+        else:
+            report = CollectReport(files=[])
     except SshError as exc:
         unreached(shell, rental_id, exc)
         shell.ledger.commit(*failure(shell, rental_id, job_id, str(exc)))
@@ -50,7 +54,9 @@ async def collect(shell: Shell, rental_id: str, job_id: str | None) -> None:
 
 
 def outputs_of(job: Job) -> list[str]:
-    """Return what a job declared, or the defaults."""
+    """Return what a job declared, or the defaults; a set-up makes nothing to bring home."""
+    if job.setup is not None:
+        return []
     return list(job.outputs) or list(DEFAULT_OUTPUTS)
 
 

@@ -22,12 +22,17 @@ from vastd.errors import (
     Unreachable,
 )
 from vastd.shell import Shell
+from vastd.spending import used_up
 
 _log = logging.getLogger(__name__)
 
 # The request itself is bounded at 60 s; the rest is for its turn among other creates, which
 # Vast takes 4.5 s apart (VAST_API 1.2).
 CREATE_TIMEOUT_S: Final = 180.0
+# When the daemon stops: long enough for an answer that is on its way (a guess),
+# short enough that nobody thinks vastd hangs. What stays open is looked for by its
+# label at the next start, as after a kill.
+STOP_GRACE_S: Final = 3.0
 TRIES: Final = 5  # of a request that provably did nothing (rate limit, no connection)
 # Every other offer would be refused for the same reason (REQUIREMENTS FAI-06).
 _HOPELESS: Final = (BadSpec, NoCredit, SpendRateLimit, NotPermitted, AuthRejected)
@@ -36,25 +41,54 @@ _HOPELESS: Final = (BadSpec, NoCredit, SpendRateLimit, NotPermitted, AuthRejecte
 async def create(shell: Shell, rental_id: str) -> None:
     """Rent the planned offer. The intent is on disk before the request leaves (I1).
 
-    Not cancelled half-way: the outcome of a request that left must be learnt. A kill leaves
-    `CREATING`, which a restart turns into a search for the label.
+    Not cancelled half-way: the outcome of a request that left should be learnt. A stop of the
+    daemon gives it `STOP_GRACE_S` and leaves it unresolved on record; a kill leaves `CREATING`,
+    which a restart turns into the same search for the label.
     """
     rental = shell.ledger.rental(rental_id)
     if rental.phase is not Phase.PLANNED:
         return  # ended by the user before this began
     now = shell.wall_clock()
+    if (why := used_up(shell, rental)) is not None:
+        why = f"not rented: {why}"
+        end = ev.EndDecided(rental_id=rental_id, at=now, trigger=Trigger.BUDGET, why=why)
+        shell.ledger.commit(end)
+        return
     deadline = now + rental.policy.max_runtime_s
     shell.ledger.commit(ev.CreateSent(rental_id=rental_id, at=now, deadline_at=deadline))
-    why = "the answer could not be understood"
     try:
-        limit = trio.current_time() + CREATE_TIMEOUT_S
-        with trio.CancelScope(shield=True, deadline=limit) as scope:
-            await _send(shell, rental)
-        if scope.cancelled_caught:
-            why = f"no answer within {CREATE_TIMEOUT_S:.0f} s"
+        await _send_shielded(shell, rental)
     finally:
         # Also after a bug in between: a create nobody looks for would bill unseen.
-        _unresolved(shell, rental_id, why)
+        _unresolved(shell, rental_id, "the answer could not be understood")
+
+
+async def _send_shielded(shell: Shell, rental: Rental) -> None:
+    """Send the create and record its answer, or why there is none if time was short."""
+    limit = trio.current_time() + CREATE_TIMEOUT_S
+    crashed: Exception | None = None
+    async with trio.open_nursery() as nursery:
+        with trio.CancelScope(shield=True, deadline=limit) as scope:
+            nursery.start_soon(_hurry_when_stopped, scope)
+            try:
+                await _send(shell, rental)
+            except Exception as exc:  # noqa: BLE001  raised below: a nursery would make it a group
+                crashed = exc
+        if scope.cancelled_caught:
+            late = f"no answer within {CREATE_TIMEOUT_S:.0f} s"
+            why = "vastd was stopped first" if scope.deadline < limit else late
+            _unresolved(shell, rental.rental_id, why)
+        nursery.cancel_scope.cancel()
+    if crashed is not None:
+        raise crashed
+
+
+async def _hurry_when_stopped(scope: trio.CancelScope) -> None:
+    """Leave a shielded create only a short time once the effect is cancelled around it."""
+    try:
+        await trio.sleep_forever()
+    finally:
+        scope.deadline = min(scope.deadline, trio.current_time() + STOP_GRACE_S)
 
 
 async def _send(shell: Shell, rental: Rental) -> None:

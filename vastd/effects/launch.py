@@ -7,6 +7,7 @@ import trio
 
 from vastd.core import events as ev
 from vastd.core.job import Job, JobState
+from vastd.effects.setup import setup_command
 from vastd.effects.verify import target
 from vastd.errors import InvalidRequest, SshError, TransferFailed, UnsafePath
 from vastd.jobs.port import Box, BoxJobState, JobOrder, ProjectSource
@@ -88,7 +89,7 @@ def _order(shell: Shell, job: Job) -> JobOrder:
         )
     return JobOrder(
         job_id=job.job_id,
-        command=job.command,
+        command=job.command if job.setup is None else setup_command(job.setup),
         env=env,
         heartbeat_path=job.policy.heartbeat_path,
     )

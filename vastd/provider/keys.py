@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from vastd.errors import ConfigError
 
@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 
 ENV_NAME: Final = "VAST_API_KEY"
 CREDENTIAL_NAME: Final = "vast_api_key"  # systemd `LoadCredential=vast_api_key:…`
+_CREDENTIAL: Final = f"systemd credential {CREDENTIAL_NAME}"
 SUFFIX_CHARS: Final = 4
 # A full Vast key has about 64 characters (VAST_API 1). Below this the suffix would give away
 # too much of a short key; guess.
@@ -131,9 +132,11 @@ def _places(environ: Mapping[str, str], home: Path) -> Iterator[_Place]:
     directory = environ.get("CREDENTIALS_DIRECTORY")
     if directory:
         # systemd guards it with an ACL, which shows as group bits.
-        yield _from_file(Path(directory) / CREDENTIAL_NAME, guarded=True)
+        place = _from_file(Path(directory) / CREDENTIAL_NAME, guarded=True)
+        # Its path lies in memory that nobody can edit; the name is what the unit says.
+        yield structs.replace(place, origin=_CREDENTIAL)
     else:
-        yield _Place(f"systemd credential {CREDENTIAL_NAME}", note="none passed")
+        yield _Place(_CREDENTIAL, note="none passed")
 
 
 def _xdg_config(environ: Mapping[str, str], home: Path) -> Path:

@@ -1,20 +1,25 @@
 """What handlers may use: the shell of the effects, and the daemon's own facts."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import trio
+from msgspec import Struct
 
+from vastd.core import events as ev
 from vastd.core.job import Job, Needs
 from vastd.core.money import Micros
 from vastd.core.rental import Policy, Rental
+from vastd.defaults import Defaults
 from vastd.poller import Poller
+from vastd.rpc.dispatch import Call
 from vastd.rpc.hub import Hub
 from vastd.rpc.views.job import job_view
 from vastd.rpc.views.rental import rental_view
 from vastd.shell import Choice, Shell
+from vastd.store.store import Answer
 from vastd.supervisor import Supervisor
 from vastd_protocol.methods.config import ConfigView, SettingView, Value
 from vastd_protocol.methods.daemon import DaemonInfo
@@ -23,6 +28,8 @@ from vastd_protocol.methods.job import JobView
 from vastd_protocol.methods.offer import OfferSearchParams, OffersView
 from vastd_protocol.methods.rental import RentalView
 from vastd_protocol.methods.task import OptionView, PlanParams, PlanView
+
+R = TypeVar("R", bound=Struct)
 
 
 class Planner(Protocol):
@@ -43,11 +50,28 @@ class Planner(Protocol):
         ...
 
 
-class Configuration(Protocol):
+class Configuration(Defaults, Protocol):
     """The settings in force."""
 
-    def view(self, key: str | None) -> ConfigView:
+    @property
+    def warnings(self) -> Sequence[str]:
+        """Return what the project asks for and does not get."""
+        ...
+
+    def of_project(self, project: str | None) -> "Configuration":
+        """Return the settings for calls from that directory."""
+        ...
+
+    def outputs(self) -> list[str]:
+        """Return what a job brings home when the command names nothing."""
+        ...
+
+    def view(self, key: str | None, project: str | None = None) -> ConfigView:
         """Return settings with their origin."""
+        ...
+
+    def waiting(self) -> list[str]:
+        """Return the keys whose new value counts from the next start on."""
         ...
 
     def set(self, key: str, value: Value) -> SettingView:
@@ -107,3 +131,21 @@ class Context:
         shell = self.shell
         seen = shell.observed.world.of(job.rental_id or "")
         return job_view(job, shell.ledger.rentals, seen, shell.logs, shell.wall_clock())
+
+    def commit(self, call: Call | None, view: Callable[[], R], *events: ev.Event) -> R:
+        """Make a change and its answer durable in one transaction; return the answer, which `view`
+        makes of the records after the change. `call` is None when nobody sent it (tests).
+
+        Raises:
+            StoreError: nothing was changed.
+        """
+        shown: list[R] = []
+
+        def answer() -> Answer | None:
+            shown.append(view())
+            if call is None or call.request_id is None:
+                return None
+            return Answer(request_id=call.request_id, method=call.method, body=call.seal(shown[0]))
+
+        self.shell.ledger.commit(*events, answer=answer)
+        return shown[0]

@@ -77,6 +77,11 @@ class Call:
         """
         self.streams.append(run)
 
+    @property
+    def method(self) -> str:
+        """Return the method of a change; empty for a read."""
+        return self.fingerprint.partition(":")[0]
+
     def seal(self, result: Struct) -> bytes:
         """Return what to store under `request_id`, for a handler that stores its answer in the
         transaction of the change. The dispatcher stores every other answer afterwards."""

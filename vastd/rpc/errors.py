@@ -10,8 +10,10 @@ from typing import Final
 from msgspec import Struct
 
 from vastd import errors
+from vastd.core.refusal import Refusal
 from vastd.errors import VastdError
-from vastd_protocol.errors import ErrorCode, ErrorData, ErrorObject, ExitCode
+from vastd.rpc.views.money import refusal_view
+from vastd_protocol.errors import CapRefusal, ErrorCode, ErrorData, ErrorObject, ExitCode
 
 
 class RpcError(VastdError):
@@ -66,6 +68,7 @@ TABLE: Final[dict[type[VastdError], Row]] = {
     errors.InvalidRequest: Row(ErrorCode.INVALID_PARAMS),
     errors.PolicyRefused: Row(ErrorCode.POLICY_REFUSED),
     errors.BudgetExceeded: Row(ErrorCode.BUDGET_EXCEEDED),
+    errors.CapReached: Row(ErrorCode.BUDGET_EXCEEDED),
     errors.JobActive: Row(ErrorCode.JOB_ACTIVE),
     errors.InventoryUnknown: Row(ErrorCode.INVENTORY_UNKNOWN, retryable=True),
     errors.NoOffers: Row(ErrorCode.NO_OFFERS),
@@ -101,8 +104,14 @@ def describe(exc: Exception, *, mutates: bool) -> ErrorObject | None:
         hint=exc.hint,
         retryable=row.retryable,
         exit_code=row.exit_code,
+        budget=_numbers(exc),
     )
     return ErrorObject(row.code, str(exc), data)
+
+
+def _numbers(exc: VastdError) -> CapRefusal | None:
+    told = exc.refusal if isinstance(exc, errors.CapReached) else None
+    return refusal_view(told) if isinstance(told, Refusal) else None
 
 
 def error(code: ErrorCode, message: str, *, hint: str = "", retryable: bool = False) -> ErrorObject:

@@ -5,6 +5,9 @@ Rules
    that comes meanwhile waits for the same outcome.
 2. Only success is remembered: after an error the same `request_id` may try again.
 3. The same `request_id` with another method or other parameters is refused, never guessed at.
+4. A kill between a change and its answer must not make a repeat change more. `Context.commit` stores
+   both in one transaction; what rents keeps its `request_id` in its record; everything else gives
+   the same state again when it is repeated. `tests/rpc/test_repeats.py` has the table.
 """
 
 import hashlib

@@ -43,7 +43,7 @@ class Outbox:
         self._writing = False
         self._owed = False  # an answer is among what is being written
         self._scope: trio.CancelScope | None = None  # around the write under way
-        self._changed = trio.Event()
+        self._changed = trio.lowlevel.ParkingLot()
         self.reply_bytes = 0  # of answers queued or being written
 
     @property
@@ -82,17 +82,17 @@ class Outbox:
         """Return when at most half of the room for notifications is taken."""
         await trio.lowlevel.checkpoint()
         while self._note_bytes > self._note_limit_bytes // 2:
-            await self._changed.wait()
+            await self._changed.park()
 
     async def wait_read(self, limit_bytes: int) -> None:
         """Return when at most `limit_bytes` of answers are waiting."""
         while self.reply_bytes > limit_bytes:
-            await self._changed.wait()
+            await self._changed.park()
 
     async def wait_idle(self) -> None:
         """Return when everything has been handed to the kernel."""
         while not self.idle:
-            await self._changed.wait()
+            await self._changed.park()
 
     async def run(self) -> None:
         """Write what is queued, for ever.
@@ -103,7 +103,7 @@ class Outbox:
         """
         while True:
             while self.idle:
-                await self._changed.wait()
+                await self._changed.park()
             self._writing = True
             replies, notes = self._take()
             self._owed = self._owed or bool(replies)
@@ -139,5 +139,4 @@ class Outbox:
         return replies, notes
 
     def _wake(self) -> None:
-        self._changed.set()
-        self._changed = trio.Event()
+        self._changed.unpark_all()

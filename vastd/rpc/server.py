@@ -100,10 +100,13 @@ class _Door:
                     await self._talk(number, wire, changes)
         except GONE:
             logger.debug("client gone connection=%d", number)
-        except Exception:
+        except Exception as exc:
             # Third edge beside requests and effects: trio-websocket raises what a peer does
             # wrong through its nursery (its issues 23, 96, 184), and serving must go on.
-            logger.exception("connection failed connection=%d", number)
+            if websocket.peer_left(exc):
+                logger.debug("client gone connection=%d", number)
+            else:
+                logger.exception("connection failed connection=%d", number)
         except BaseExceptionGroup as group:
             ends, rest = split_ends(group)
             logger.exception("connection failed connection=%d", number, exc_info=rest)

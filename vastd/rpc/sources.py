@@ -49,12 +49,12 @@ class StoredAnswers:
     """Answers to mutating requests. Implements `mutations.Answers`."""
 
     def __init__(self, ledger: Ledger) -> None:
-        self._store = ledger.store
+        self._ledger = ledger
 
     def get(self, request_id: str) -> bytes | None:
         """Return what was stored under `request_id`, or None."""
-        return self._store.answer(request_id)
+        return self._ledger.answer(request_id)
 
     def put(self, request_id: str, method: str, body: bytes) -> None:
         """Store `body`; durable on return."""
-        self._store.put_answer(request_id, method, body)
+        self._ledger.store.put_answer(request_id, method, body)

@@ -92,6 +92,17 @@ async def accept(
     return None
 
 
+def peer_left(exc: Exception) -> bool:
+    """Return whether `exc` says only that the other end had gone before it was answered.
+
+    The library's reader raises that through the nursery when it refuses a request (any plain
+    `GET`) of a client that does not wait for the answer.
+    """
+    if isinstance(exc, ExceptionGroup):
+        return exc.split(ConnectionClosed)[1] is None
+    return isinstance(exc, ConnectionClosed)
+
+
 async def _cancel_at_end(stream: ClientStream, scope: trio.CancelScope) -> None:
     # Without a complete request the library waits for ever, also when the peer has left.
     await stream.ended.wait()

@@ -17,11 +17,15 @@ MODULE_OF: Final[dict[str, str]] = {
     "rental": "rental",
     "reconcile": "rental",
     "job": "job",
+    "setup": "setup",
+    "record": "record",
     "log": "log",
     "exec": "access",
     "ssh": "access",
     "file": "file",
     "event": "event",
+    "cost": "cost",
+    "budget": "budget",
 }
 
 

@@ -15,19 +15,24 @@ class SettingView(View, frozen=True, kw_only=True):
     origin: str
     default: Value
     source: str = ""  # why the default is what it is
+    where: str | None = None  # which file and line of the project said so
+    note: str | None = None  # what to know, as when it counts only from the next start on
 
 
 class ConfigGetParams(Params, frozen=True, kw_only=True):
-    """`key` narrows to one setting or one table."""
+    """`key` narrows to one setting or one table; with `project` (an absolute path) the values are
+    those that calls from that directory get."""
 
     key: str | None = None
+    project: str | None = None
 
 
 class ConfigView(View, frozen=True, kw_only=True):
-    """Settings by key."""
+    """Settings by key. `project_path` is the file in which the project sets its own, or null."""
 
     path: str
     settings: list[SettingView] = field(default_factory=list)
+    project_path: str | None = None
 
 
 class ConfigSetParams(Mutation, frozen=True, kw_only=True):

@@ -68,9 +68,10 @@ class StopView(View, frozen=True, kw_only=True):
 
 
 class ReloadView(View, frozen=True, kw_only=True):
-    """The configuration was read again."""
+    """The configuration was read again; `at_next_start` are settings that wait for a restart."""
 
     changed: list[str] = field(default_factory=list)
+    at_next_start: list[str] = field(default_factory=list)
 
 
 INITIALIZE = Method(

@@ -38,6 +38,7 @@ class EventListView(View, frozen=True, kw_only=True):
 
     events: list[EventView] = field(default_factory=list)
     cursor: int
+    pruned_before: str | None = None  # what was asked for reaches back beyond what is kept
 
 
 class EventSubscribeParams(Params, frozen=True, kw_only=True):

@@ -37,6 +37,7 @@ class JobView(View, frozen=True, kw_only=True):
     state: str
     rental_id: str | None = None
     project: str | None = None
+    profile: str | None = None
     exit_code: int | None = None
     submitted_at: str | None = None
     started_at: str | None = None
@@ -56,6 +57,7 @@ class JobView(View, frozen=True, kw_only=True):
     failure: str | None = None  # provisioning, no_offers, budget, collection, …; null otherwise
     cost_usd: float | None = None  # of all its machines so far
     attempts: list[AttemptView] = field(default_factory=list)
+    setup: bool = False  # it sets its machine up: see `setup.get`
 
 
 class JobSubmitParams(Mutation, frozen=True, kw_only=True):
@@ -96,6 +98,7 @@ class JobListView(View, frozen=True, kw_only=True):
     """Jobs by submission time, oldest first."""
 
     jobs: list[JobView] = field(default_factory=list)
+    pruned_before: str | None = None  # with `all`: ended jobs older than this were dropped
 
 
 class JobRef(Params, frozen=True, kw_only=True):

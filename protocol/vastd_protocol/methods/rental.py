@@ -28,6 +28,8 @@ class RentalView(View, frozen=True, kw_only=True):
     machine_id: int | None = None
     label: str | None = None
     project: str | None = None
+    purpose: str | None = None  # job: ends with its jobs; interactive: to work on
+    profile: str | None = None
     image: str | None = None
     gpu_name: str | None = None
     num_gpus: int | None = None

@@ -20,6 +20,8 @@ class Needs(Params, frozen=True, kw_only=True):
     spot: bool = False
     bid_usd_h: float | None = None
     offer_id: int | None = None
+    on_demand: bool = False  # not interruptible, whatever the project says
+    profile: str | None = None  # aris or arf; null: the project's, else the configured one
 
 
 class PlanParams(Params, frozen=True, kw_only=True):
@@ -111,6 +113,8 @@ class PlanView(View, frozen=True, kw_only=True):
     considered: int = 0
     removed: dict[str, int] = field(default_factory=dict)  # filter -> offers it removed
     warnings: list[str] = field(default_factory=list)
+    profile: Fact | None = None  # whose defaults and file formats are followed
+    limits: dict[str, Fact] = field(default_factory=dict)  # setting -> what bounds the spending
 
 
 PLAN = Method("task.plan", PlanParams, PlanView, "Size a task and propose up to three offers")

@@ -183,12 +183,13 @@ class VastProvider:
         return self._judged(call, reply, hidden)
 
     def _judged(self, call: Call, reply: Reply, hidden: Sequence[str] = ()) -> object:
+        document = wire.parse_json(reply.body)
         failure: ProviderError | None = failure_of(
-            call, reply, now=self._wall_clock(), hidden=(*self._secrets, *hidden)
+            call, reply, document, now=self._wall_clock(), hidden=(*self._secrets, *hidden)
         )
         if failure is not None:
             raise failure
-        return wire.parse_json(reply.body)
+        return document
 
 
 def _on(operation: Operation, instance_id: int) -> Call:

@@ -84,14 +84,13 @@ class _Answer(Struct, frozen=True):
 
 
 def failure_of(
-    call: Call, reply: Reply, *, now: float, hidden: Sequence[str] = ()
+    call: Call, reply: Reply, document: object, *, now: float, hidden: Sequence[str] = ()
 ) -> ProviderError | None:
     """Return the error that `reply` stands for, or None when it is a success to be decoded.
 
-    `now` is the wall clock in epoch seconds, for reset times. Texts in `hidden` are blotted
+    `document` is its body as `wire.parse_json` read it, and `now` is the wall clock in epoch seconds, for reset times. Texts in `hidden` are blotted
     out of the message. A 2xx answer whose body is unreadable is an error too.
     """
-    document = parse_json(reply.body)
     if 200 <= reply.status < 300 and _succeeded(call, document):
         return None
     answer = _read(reply, document, hidden)

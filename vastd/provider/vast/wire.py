@@ -50,8 +50,17 @@ def parse_json(body: bytes) -> object:
 
     A byte that is not UTF-8 costs that character: one odd label must not hide a machine.
     """
+    value: object
     try:
-        # The standard library, because msgspec refuses NaN.
+        value = msgspec.json.decode(body)  # half the time of the standard library (measured)
+    except (msgspec.DecodeError, RecursionError):
+        return _parse_leniently(body)
+    return value
+
+
+def _parse_leniently(body: bytes) -> object:
+    try:
+        # The standard library lets in what msgspec refuses: NaN, halves of surrogate pairs.
         value: object = json.loads(body.decode("utf-8-sig", "replace"))
     except (ValueError, RecursionError):
         return UNREADABLE

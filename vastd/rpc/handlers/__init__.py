@@ -4,9 +4,19 @@ from typing import Any
 
 from vastd.rpc.context import Context
 from vastd.rpc.dispatch import Handler, collect
-from vastd.rpc.handlers import access, choosing, daemons, following, jobs, rentals
+from vastd.rpc.handlers import (
+    access,
+    choosing,
+    daemons,
+    following,
+    jobs,
+    money,
+    records,
+    rentals,
+    setup,
+)
 
 
 def all_handlers() -> list[Handler[Context, Any, Any]]:
     """Return the handlers of every method."""
-    return collect(access, choosing, daemons, following, jobs, rentals)
+    return collect(access, choosing, daemons, following, jobs, money, records, rentals, setup)

@@ -79,7 +79,6 @@ async def run(ctx: Context, params: wire.ExecParams) -> wire.ExecView:
 @handles(wire.ENDPOINT)
 async def endpoint(ctx: Context, params: RentalRef) -> wire.EndpointView:
     """Return everything the user's own OpenSSH needs, proven by the last connection if any."""
-    await trio.lowlevel.checkpoint()
     rental = reachable(ctx, params.rental, params.project)
     row = ctx.shell.observed.world.of(rental.rental_id).instance
     route = Route(rental.route) if rental.route else None

@@ -8,6 +8,7 @@ from typing import Final
 from vastd.core.job import Job, Needs
 from vastd.core.money import from_usd, show
 from vastd.core.rental import Policy, Rental
+from vastd.defaults import fill_needs, fill_policy
 from vastd.errors import BudgetExceeded, InvalidRequest, TransferFailed, UnsafePath
 from vastd.jobs.paths import check_output
 from vastd.jobs.port import ProjectSource
@@ -20,12 +21,14 @@ MAX_NUMBER: Final = 1e9  # guess: 31 years, and more dollars than anybody rents 
 MAX_ENV_KEYS: Final = 200  # guess: far more than any job needs, far less than a mistake
 
 
-def needs_of(said: WireNeeds) -> Needs:
-    """Return the needs.
+def needs_of(said: WireNeeds, config: Configuration | None = None) -> Needs:
+    """Return the needs; what was left out comes from `config`, of the project that asks.
 
     Raises:
         InvalidRequest: a number that cannot be meant.
     """
+    if config is not None:
+        said, _ = fill_needs(said, config)
     for name in ("hours", "gpu_ram_gb", "disk_gb", "max_dph_usd", "bid_usd_h"):
         _positive(name, getattr(said, name))
     if said.num_gpus is not None and not 1 <= said.num_gpus <= 64:
@@ -53,6 +56,7 @@ def needs_of(said: WireNeeds) -> Needs:
         spot=said.spot,
         bid_usd_h=said.bid_usd_h,
         offer_id=said.offer_id,
+        profile=said.profile,
     )
 
 
@@ -64,6 +68,7 @@ def policy_of(said: PolicyParams, config: Configuration) -> Policy:
         BudgetExceeded: more than the configuration allows one job. Less than was asked for would
             end the job early.
     """
+    said = fill_policy(said, config)
     for name in ("budget_usd", "max_runtime_s", "idle_s", "heartbeat_interval_s"):
         _positive(name, getattr(said, name))
     if said.grace_s is not None and not 0 <= said.grace_s <= 3600:
@@ -74,13 +79,14 @@ def policy_of(said: PolicyParams, config: Configuration) -> Policy:
     if budget > per_job:
         raise BudgetExceeded(
             f"a budget of {show(budget)} is over the cap of {show(per_job)} for one job",
-            hint="raise the cap with `vastctl config set budget.per_job_usd=N`, or ask for less",
+            hint="raise the cap with `vastctl budget per_job_usd=N`, or ask for less",
         )
     return Policy(
         max_runtime_s=said.max_runtime_s or default.max_runtime_s,
         budget=budget,
         max_dph=per_hour,
         idle_s=said.idle_s,
+        idle_warn_s=default.idle_warn_s,
         heartbeat_path=said.heartbeat_path,
         heartbeat_interval_s=said.heartbeat_interval_s or default.heartbeat_interval_s,
         checkpoint_path=said.checkpoint_path,

@@ -10,7 +10,7 @@ from vastd_protocol.methods import task as wire
 @handles(wire.PLAN)
 async def plan(ctx: Context, params: wire.PlanParams) -> wire.PlanView:
     """Size a task and propose up to three offers."""
-    needs_of(params.needs)
+    needs_of(params.needs, ctx.config.of_project(params.project))
     return await ctx.planner.plan(params)
 
 

@@ -2,10 +2,9 @@
 
 from typing import Any
 
-import trio
-
 from vastd.core import billing
 from vastd.core.money import to_usd
+from vastd.errors import PolicyRefused
 from vastd.rpc.context import Context
 from vastd.rpc.dispatch import handles
 from vastd.rpc.errors import RpcError
@@ -23,14 +22,19 @@ from vastd_protocol.version import PROTOCOL_VERSION
 @handles(wire.INITIALIZE)
 async def initialize(ctx: Context, params: wire.InitializeParams) -> wire.InitializeView:
     """Agree on the protocol version, or say who must be renewed."""
-    await trio.lowlevel.checkpoint()
     if params.protocol_version != PROTOCOL_VERSION:
         older = "client" if params.protocol_version < PROTOCOL_VERSION else "daemon"
+        who = " ".join(filter(None, (params.client.name, params.client.version)))
+        remedy = {
+            "client": f"update {params.client.name}",
+            "daemon": "restart vastd with the newer version: `vastctl daemon stop`, then "
+            "`vastctl daemon start`; machines and jobs go on",
+        }
         raise RpcError(
             ErrorCode.VERSION_MISMATCH,
-            f"{params.client.name} speaks protocol {params.protocol_version}, this vastd "
+            f"{who} speaks protocol {params.protocol_version}, this vastd "
             f"{ctx.info.version} speaks {PROTOCOL_VERSION}: the {older} is too old",
-            hint="update it; `vastctl daemon stop` and `start` renew the daemon, jobs go on",
+            hint=remedy[older],
         )
     return wire.InitializeView(protocol_version=PROTOCOL_VERSION, daemon=ctx.info)
 
@@ -38,14 +42,12 @@ async def initialize(ctx: Context, params: wire.InitializeParams) -> wire.Initia
 @handles(wire.DISCOVER)
 async def discover(ctx: Context, params: Nothing) -> dict[str, Any]:
     """Return the OpenRPC document made from the method table."""
-    await trio.lowlevel.checkpoint()
     return document(every())
 
 
 @handles(wire.STATUS)
 async def status(ctx: Context, params: Nothing) -> wire.DaemonStatusView:
     """Return how the daemon is, without asking anybody."""
-    await trio.lowlevel.checkpoint()
     shell = ctx.shell
     live = shell.ledger.live()
     inventory = inventory_of(ctx)
@@ -74,7 +76,6 @@ async def status(ctx: Context, params: Nothing) -> wire.DaemonStatusView:
 @handles(wire.STOP)
 async def stop(ctx: Context, params: wire.StopParams) -> wire.StopView:
     """End the daemon after this answer; machines and jobs go on."""
-    await trio.lowlevel.checkpoint()
     live = ctx.shell.ledger.live()
     ctx.stop.set()
     return wire.StopView(rentals_live=len(live), dph_usd=to_usd(billing.burn(live)))
@@ -83,8 +84,8 @@ async def stop(ctx: Context, params: wire.StopParams) -> wire.StopView:
 @handles(wire.RELOAD)
 async def reload(ctx: Context, params: Nothing) -> wire.ReloadView:
     """Read the configuration again; the old one stays in force if the new one is no good."""
-    await trio.lowlevel.checkpoint()
-    return wire.ReloadView(changed=ctx.config.reload())
+    changed = ctx.config.reload()
+    return wire.ReloadView(changed=changed, at_next_start=ctx.config.waiting())
 
 
 @handles(doctor_wire.RUN)
@@ -95,13 +96,28 @@ async def doctor(ctx: Context, params: Nothing) -> doctor_wire.DoctorView:
 
 @handles(config_wire.GET)
 async def config_get(ctx: Context, params: config_wire.ConfigGetParams) -> config_wire.ConfigView:
-    """Return settings with their origin."""
-    await trio.lowlevel.checkpoint()
-    return ctx.config.view(params.key)
+    """Return settings with their origin; with `project` as calls from there get them."""
+    return ctx.config.view(params.key, params.project)
 
 
 @handles(config_wire.SET)
 async def config_set(ctx: Context, params: config_wire.ConfigSetParams) -> config_wire.SettingView:
     """Write one setting to the file and take it into force."""
-    await trio.lowlevel.checkpoint()
+    _check_address(ctx, params.key)
     return ctx.config.set(params.key, params.value)
+
+
+def _check_address(ctx: Context, key: str) -> None:
+    """Refuse to move to another Vast while something is rented: there nobody knows our machines,
+    and a listing without them would look like their end.
+
+    Raises:
+        PolicyRefused: something is rented.
+    """
+    live = ctx.shell.ledger.live()
+    if key in ("vast.url", "url") and live and not ctx.info.simulated:
+        raise PolicyRefused(
+            f"vast.url cannot change while {len(live)} rentals are live: at another address they "
+            "would look as if they had ended",
+            hint="end them first: `vastctl ls`, `vastctl destroy-all`",
+        )

@@ -1,16 +1,18 @@
 """`log.*` and `event.*`: read the past, follow the present."""
 
 import base64
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-import trio
-
+from vastd.core.instants import rfc3339
 from vastd.errors import InvalidRequest
 from vastd.rpc.context import Context
 from vastd.rpc.dispatch import Call, handles
 from vastd.rpc.handlers.resolve import find_job, find_rental
 from vastd.rpc.views.event import event_view
+from vastd.store.retention import pruned
+from vastd.store.store import Store, StoredEvent
 from vastd_protocol.methods import event as event_wire
 from vastd_protocol.methods import log as wire
 
@@ -22,7 +24,6 @@ MAX_EVENTS: Final = 1000  # guess: a page one can still read
 @handles(wire.READ)
 async def read(ctx: Context, params: wire.LogReadParams) -> wire.LogView:
     """Return a piece of a job's log from the copy at home."""
-    await trio.lowlevel.checkpoint()
     if not 1 <= params.limit <= MAX_LOG_BYTES:
         raise InvalidRequest(f"limit must be 1 to {MAX_LOG_BYTES}, not {params.limit}")
     job = find_job(ctx.shell.ledger, params.job, params.project)
@@ -46,7 +47,6 @@ async def subscribe(
     ctx: Context, params: wire.LogSubscribeParams, call: Call
 ) -> wire.LogSubscriptionView:
     """Follow a job's log from an offset on."""
-    await trio.lowlevel.checkpoint()
     job = find_job(ctx.shell.ledger, params.job, params.project)
     return ctx.hub.follow_log(call, job_id=job.job_id, offset=params.offset)
 
@@ -56,14 +56,12 @@ async def unsubscribe(
     ctx: Context, params: wire.LogUnsubscribeParams, call: Call
 ) -> wire.LogUnsubscribeView:
     """End a log subscription of this connection."""
-    await trio.lowlevel.checkpoint()
     return wire.LogUnsubscribeView(found=ctx.hub.unsubscribe(call.peer, params.subscription_id))
 
 
 @handles(event_wire.LIST)
 async def list_events(ctx: Context, params: event_wire.EventListParams) -> event_wire.EventListView:
     """Return a page of the audit trail."""
-    await trio.lowlevel.checkpoint()
     if not 1 <= params.limit <= MAX_EVENTS:
         raise InvalidRequest(f"limit must be 1 to {MAX_EVENTS}, not {params.limit}")
     ledger, store = ctx.shell.ledger, ctx.shell.ledger.store
@@ -89,7 +87,34 @@ async def list_events(ctx: Context, params: event_wire.EventListParams) -> event
         if (rental is None or view.rental_id == rental.rental_id)
         and (job is None or view.job_id == job.job_id)
     ]
-    return event_wire.EventListView(events=kept, cursor=cursor)
+    began = rental.created_at if rental else job.submitted_at if job else None
+    if params.since_s is not None and after is None:
+        began = ctx.shell.wall_clock() - params.since_s
+    return event_wire.EventListView(
+        events=kept, cursor=cursor, pruned_before=_pruned(store, params.limit, found, after, began)
+    )
+
+
+def _pruned(
+    store: Store,
+    limit: int,
+    found: Sequence[StoredEvent],
+    after: int | None,
+    began: float | None,
+) -> str | None:
+    """Return until when events were dropped, if what was asked for reaches back that far: to after
+    a cursor, to an instant, or to the beginning."""
+    before = pruned(store).events_before
+    if before is None:
+        return None
+    if after is not None:
+        first = found[0].cursor if found else store.last_cursor() + 1
+        reached = first > after + 1
+    elif began is not None:
+        reached = began < before
+    else:
+        reached = len(found) < limit
+    return rfc3339(before) if reached else None
 
 
 @handles(event_wire.SUBSCRIBE)
@@ -97,7 +122,6 @@ async def follow(
     ctx: Context, params: event_wire.EventSubscribeParams, call: Call
 ) -> event_wire.EventSubscriptionView:
     """Follow the audit trail, without gap after `after`."""
-    await trio.lowlevel.checkpoint()
     ledger = ctx.shell.ledger
     rental = find_rental(ledger, params.rental, None) if params.rental else None
     job = find_job(ledger, params.job, None) if params.job else None
@@ -123,7 +147,6 @@ async def unfollow(
     ctx: Context, params: event_wire.EventUnsubscribeParams, call: Call
 ) -> event_wire.EventUnsubscribeView:
     """End an event subscription of this connection."""
-    await trio.lowlevel.checkpoint()
     return event_wire.EventUnsubscribeView(
         found=ctx.hub.unsubscribe(call.peer, params.subscription_id)
     )

@@ -7,15 +7,18 @@ import trio
 from msgspec import structs
 
 from vastd.core import events as ev
-from vastd.core.job import FINISHED, Job
+from vastd.core.instants import maybe
+from vastd.core.job import Job
 from vastd.core.placement import failed_machines
 from vastd.core.rental import Phase, Rental
+from vastd.effects.collect import outputs_of
 from vastd.errors import InvalidRequest, PolicyRefused, StoreError
-from vastd.renting import check_name, free_name, live_names, planned, require_renting
-from vastd.rpc.context import Context
-from vastd.rpc.dispatch import handles
+from vastd.renting import check_name, free_name, live_names, planned, require_renting, task_of
+from vastd.rpc.context import Configuration, Context
+from vastd.rpc.dispatch import Call, handles
 from vastd.rpc.handlers.asked import check_env, check_sendable, needs_of, no_limits, policy_of
 from vastd.rpc.handlers.resolve import find_job, find_rental
+from vastd.store.retention import pruned
 from vastd_protocol.methods import job as wire
 from vastd_protocol.methods.task import OptionView
 
@@ -26,9 +29,10 @@ _USABLE: Final = frozenset({Phase.PLANNED, Phase.CREATING, Phase.BOOTING, Phase.
 @handles(wire.SUBMIT)
 async def submit(ctx: Context, params: wire.JobSubmitParams) -> wire.JobSubmitView:
     """Put a job and, unless it names a rental, the intention to rent its machine on record."""
-    if (known := _submitted_by(ctx, params.request_id)) is not None:
+    if (known := submitted_by(ctx, params.request_id)) is not None:
         return _submitted(ctx, known, None)
-    job = _job(ctx, params)
+    config = ctx.config.of_project(params.project)
+    job = _job(ctx, params, config)
     check_env(params.env)
     await check_sendable(job)
     ctx.shell.envs.save(job.job_id, params.env)
@@ -36,15 +40,41 @@ async def submit(ctx: Context, params: wire.JobSubmitParams) -> wire.JobSubmitVi
         if params.rental is not None:
             machine = find_rental(ctx.shell.ledger, params.rental, params.project)
             no_limits(params.policy, machine)
-            return _onto(ctx, job, machine)
-        return await _onto_new(ctx, job)
+            beside = _beside(ctx, job, machine)
+            return structs.replace(onto(ctx, job, machine), warnings=beside)
+        submitted = await _onto_new(ctx, job)
+        return structs.replace(submitted, warnings=list(config.warnings))
     except BaseException:
         if job.job_id not in ctx.shell.ledger.jobs:
             ctx.shell.envs.drop(job.job_id)
         raise
 
 
-def _submitted_by(ctx: Context, request_id: str | None) -> Job | None:
+def _beside(ctx: Context, job: Job, machine: Rental) -> list[str]:
+    """Return what a job meets on a machine that had others: whom it waits for, what they left."""
+    others = [j for j in ctx.shell.ledger.jobs_of(machine.rental_id) if j.setup is None]
+    waiting = [j for j in others if not j.finished]
+    found = []
+    if waiting:
+        first, more = waiting[0], len(waiting) - 1
+        behind = f" and {more} more" if more else ""
+        found.append(
+            f"waits on {machine.name!r} until job {first.job_id} ({first.name}), which is "
+            f"{first.state},{behind} has ended"
+        )
+    mine = set(outputs_of(job))
+    for earlier in reversed(others):
+        if shared := sorted(mine & set(outputs_of(earlier))):
+            found.append(
+                f"job {earlier.job_id} ({earlier.name}) writes {', '.join(shared)} on "
+                f"{machine.name!r} too: what it leaves there comes home with this job again, "
+                "unless this one declares another place with --output"
+            )
+            break
+    return found
+
+
+def submitted_by(ctx: Context, request_id: str | None) -> Job | None:
     """Return the job an earlier call with this id made: its record is the stored answer."""
     if request_id is None:
         return None
@@ -52,7 +82,7 @@ def _submitted_by(ctx: Context, request_id: str | None) -> Job | None:
     return next((j for j in jobs if j.request_id == request_id), None)
 
 
-def _job(ctx: Context, params: wire.JobSubmitParams) -> Job:
+def _job(ctx: Context, params: wire.JobSubmitParams, config: Configuration) -> Job:
     if not params.command or not params.command[0].strip():
         raise InvalidRequest("no command: give one after `--`")
     if any("\x00" in word for word in params.command):
@@ -66,10 +96,10 @@ def _job(ctx: Context, params: wire.JobSubmitParams) -> Job:
         command=params.command,
         project=str(project),
         submitted_at=ctx.shell.wall_clock(),
-        needs=needs_of(params.needs),
-        policy=policy_of(params.policy, ctx.config),
+        needs=needs_of(params.needs, config),
+        policy=policy_of(params.policy, config),
         rents=params.rental is None,
-        outputs=params.outputs,
+        outputs=params.outputs or config.outputs(),
         include=params.include,
         env_keys=sorted(params.env),
         request_id=params.request_id,
@@ -84,7 +114,12 @@ def _named(ctx: Context, job: Job) -> Job:
     return structs.replace(job, name=free_name(taken, job.name))
 
 
-def _onto(ctx: Context, job: Job, rental: Rental) -> wire.JobSubmitView:
+def onto(ctx: Context, job: Job, rental: Rental) -> wire.JobSubmitView:
+    """Put a job for a rental that exists on record.
+
+    Raises:
+        PolicyRefused: it ends, or has ended.
+    """
     if rental.phase not in _USABLE or rental.ending is not None or rental.quarantined:
         raise PolicyRefused(
             f"rental {rental.name!r} takes no jobs: it is {rental.phase}"
@@ -115,8 +150,9 @@ async def _onto_new(ctx: Context, job: Job) -> wire.JobSubmitView:
         job.policy,
         name=free_name(live_names(shell), job.name),
         project=job.project,
-        task=job.task_id or job.name,
+        task=task_of(job),
         purpose="job",
+        profile=job.needs.profile,
     )
     at = shell.wall_clock()
     placed = ev.JobPlaced(
@@ -140,42 +176,46 @@ def _submitted(ctx: Context, job: Job, option: OptionView | None) -> wire.JobSub
 @handles(wire.LIST)
 async def list_jobs(ctx: Context, params: wire.JobListParams) -> wire.JobListView:
     """List jobs: those that are not settled, or all."""
-    await trio.lowlevel.checkpoint()
     found = [
         j
         for j in ctx.shell.ledger.jobs.values()
         if (params.all or not _settled(ctx, j))
         and (params.project is None or j.project == params.project)
     ]
-    return wire.JobListView(jobs=[ctx.show_job(j) for j in found])
+    before = pruned(ctx.shell.ledger.store).records_before if params.all else None
+    return wire.JobListView(jobs=[ctx.show_job(j) for j in found], pruned_before=maybe(before))
 
 
 @handles(wire.GET)
 async def get(ctx: Context, params: wire.JobRef) -> wire.JobView:
     """Return one job."""
-    await trio.lowlevel.checkpoint()
     return ctx.show_job(find_job(ctx.shell.ledger, params.job, params.project))
 
 
 @handles(wire.CANCEL)
-async def cancel(ctx: Context, params: wire.JobCancelParams) -> wire.JobView:
+async def cancel(ctx: Context, params: wire.JobCancelParams, call: Call) -> wire.JobView:
     """Ask a job to end: TERM, grace, KILL; what it wrote is collected."""
-    await trio.lowlevel.checkpoint()
     ledger = ctx.shell.ledger
     job = find_job(ledger, params.job, params.project)
-    if job.state not in FINISHED and job.cancel_at is None:
-        ledger.commit(ev.CancelAsked(job_id=job.job_id, at=ctx.shell.wall_clock()))
-    return ctx.show_job(ledger.job(job.job_id))
+    if job.finished or job.cancel_at is not None:
+        return ctx.show_job(job)
+    asked = ev.CancelAsked(job_id=job.job_id, at=ctx.shell.wall_clock())
+    return ctx.commit(call, lambda: ctx.show_job(ledger.job(job.job_id)), asked)
 
 
 @handles(wire.RETRY)
 async def retry(ctx: Context, params: wire.JobRetryParams) -> wire.JobSubmitView:
     """Submit an ended job again, as a new job on a new machine."""
-    if (known := _submitted_by(ctx, params.request_id)) is not None:
+    if (known := submitted_by(ctx, params.request_id)) is not None:
         return _submitted(ctx, known, None)
     before = find_job(ctx.shell.ledger, params.job, params.project)
     if not before.finished:
         raise InvalidRequest(f"job {before.job_id!r} has not ended: it is {before.state}")
+    if before.setup is not None:
+        raise InvalidRequest(
+            f"job {before.job_id!r} was the set-up of a machine, which rents none",
+            hint="`vastctl setup` sets up a machine you have",
+        )
     if before.env_keys:
         raise InvalidRequest(
             f"job {before.job_id!r} had environment values ({', '.join(before.env_keys)}), which "

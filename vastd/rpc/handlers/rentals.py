@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import trio
-
 from vastd.core import billing
 from vastd.core import events as ev
 from vastd.core.job import Needs
@@ -14,7 +12,7 @@ from vastd.effects.collect import bring_home, outputs_of
 from vastd.errors import InvalidRequest, JobActive, StoreDamaged
 from vastd.renting import check_name, free_name, live_names, planned, require_renting
 from vastd.rpc.context import Context
-from vastd.rpc.dispatch import handles
+from vastd.rpc.dispatch import Call, handles
 from vastd.rpc.handlers.access import reachable
 from vastd.rpc.handlers.asked import needs_of, policy_of
 from vastd.rpc.handlers.resolve import find_rental
@@ -32,8 +30,9 @@ async def create(ctx: Context, params: wire.RentalCreateParams) -> wire.RentalVi
     if params.env:
         raise InvalidRequest("environment values belong to a job: use `vastctl run --env`")
     require_renting(shell)
-    needs: Needs = needs_of(params.needs)
-    policy: Policy = policy_of(params.policy, ctx.config)
+    config = ctx.config.of_project(params.project)
+    needs: Needs = needs_of(params.needs, config)
+    policy: Policy = policy_of(params.policy, config)
     if params.name is not None:
         check_name(params.name)
     choice, _ = await ctx.planner.choose(needs, frozenset(), policy.budget)
@@ -48,6 +47,7 @@ async def create(ctx: Context, params: wire.RentalCreateParams) -> wire.RentalVi
         task=name,
         purpose="interactive",
         request_id=params.request_id,
+        profile=needs.profile,
     )
     shell.ledger.commit(event)
     return ctx.show_rental(shell.ledger.rental(event.rental_id))
@@ -64,7 +64,6 @@ def _made_by(ctx: Context, request_id: str | None) -> Rental | None:
 @handles(wire.LIST)
 async def list_rentals(ctx: Context, params: wire.RentalListParams) -> wire.RentalListView:
     """List rentals from memory: works, and says how old its truth is, when Vast is away."""
-    await trio.lowlevel.checkpoint()
     shell = ctx.shell
     found = [
         r
@@ -93,14 +92,12 @@ def inventory_of(ctx: Context) -> wire.InventoryView:
 @handles(wire.GET)
 async def get(ctx: Context, params: wire.RentalRef) -> wire.RentalView:
     """Return one rental."""
-    await trio.lowlevel.checkpoint()
     return ctx.show_rental(find_rental(ctx.shell.ledger, params.rental, params.project))
 
 
 @handles(wire.EXPLAIN)
 async def explain(ctx: Context, params: wire.RentalRef) -> wire.ExplainView:
     """Return timeline, cost per phase, and what every watchdog would do."""
-    await trio.lowlevel.checkpoint()
     rental = find_rental(ctx.shell.ledger, params.rental, params.project)
     return explain_view(
         ctx.show_rental(rental),
@@ -122,12 +119,11 @@ def _trail(ctx: Context, rental: Rental) -> Sequence[StoredEvent]:
 
 
 @handles(wire.DESTROY)
-async def destroy(ctx: Context, params: wire.RentalDestroyParams) -> wire.RentalView:
+async def destroy(ctx: Context, params: wire.RentalDestroyParams, call: Call) -> wire.RentalView:
     """Decide the end of a rental; answer at once, the supervisor carries it out and proves it.
 
     Asking twice is normal (a client that lost the answer) and changes nothing.
     """
-    await trio.lowlevel.checkpoint()
     ledger = ctx.shell.ledger
     rental = find_rental(ledger, params.rental, params.project)
     if params.force and not (params.reason or "").strip():
@@ -141,7 +137,9 @@ async def destroy(ctx: Context, params: wire.RentalDestroyParams) -> wire.Rental
             hint=f"`vastctl job cancel {active[0].job_id}` ends it first; "
             "`--force --reason TEXT` ends both",
         )
-    ledger.commit(
+    return ctx.commit(
+        call,
+        lambda: ctx.show_rental(ledger.rental(rental.rental_id)),
         ev.EndDecided(
             rental_id=rental.rental_id,
             at=ctx.shell.wall_clock(),
@@ -149,9 +147,8 @@ async def destroy(ctx: Context, params: wire.RentalDestroyParams) -> wire.Rental
             why=params.reason or "asked by the user",
             force=params.force,
             collect=params.collect,
-        )
+        ),
     )
-    return ctx.show_rental(ledger.rental(rental.rental_id))
 
 
 @handles(wire.COLLECT)
@@ -159,7 +156,7 @@ async def collect(ctx: Context, params: wire.RentalCollectParams) -> wire.Collec
     """Bring results home now, also while the job runs."""
     ledger = ctx.shell.ledger
     rental = reachable(ctx, params.rental, params.project)
-    jobs = ledger.jobs_of(rental.rental_id)
+    jobs = [j for j in ledger.jobs_of(rental.rental_id) if j.setup is None]
     job = jobs[-1] if jobs else None
     if params.outputs is not None:
         outputs = params.outputs

@@ -25,6 +25,7 @@ def job_view(
         state=job.state,
         rental_id=job.rental_id,
         project=job.project,
+        profile=job.needs.profile,
         exit_code=job.exit_code,
         submitted_at=maybe(job.submitted_at),
         started_at=maybe(job.started_at),
@@ -40,7 +41,7 @@ def job_view(
         checkpoint_path=job.policy.checkpoint_path,
         outputs=outputs_of(job),
         missing=job.missing,
-        results_dir=job.project if job.collected else None,
+        results_dir=job.project if job.collected and job.setup is None else None,
         collected=job.collected,
         collected_files=job.collected_files,
         collected_bytes=job.collected_bytes,
@@ -50,6 +51,7 @@ def job_view(
         failure=job.failure,
         cost_usd=_cost(job, rentals, now),
         attempts=[_attempt(attempt, rentals, now) for attempt in job.attempts],
+        setup=job.setup is not None,
     )
 
 

@@ -1,5 +1,6 @@
 """Turns plans and offers into what clients see, and a client's needs into ours."""
 
+from collections.abc import Mapping
 from typing import TypeVar
 
 from vastd.core import job
@@ -21,9 +22,13 @@ from vastd_protocol.methods.task import (
 V = TypeVar("V", int, float, str)
 
 
-def task_needs(needs: Needs | job.Needs) -> TaskNeeds:
-    """Return what a client stated, now or with a job on record, in our units."""
+def task_needs(needs: Needs | job.Needs, said_by: Mapping[str, str] | None = None) -> TaskNeeds:
+    """Return what a client stated, now or with a job on record, in our units.
+
+    `said_by` tells of each field that somebody else than the user stated who that was.
+    """
     return TaskNeeds(
+        said_by=said_by or {},
         task=needs.task,
         hours=needs.hours,
         gpu_ram_gb=needs.gpu_ram_gb,
@@ -95,7 +100,10 @@ def _task_view(needs: TaskNeeds, req: Requirements) -> TaskView:
         ),
         gpu_hint=None
         if needs.gpu_name is None
-        else Fact(value=needs.gpu_name, source="you said so (--gpu-name)"),
+        else Fact(
+            value=needs.gpu_name,
+            source=needs.said_by.get("gpu_name", "you said so (--gpu-name)"),
+        ),
         num_gpus=None if needs.num_gpus is None else _fact(req.num_gpus),
     )
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
-from vastd.core import billing, story, watchdogs
+from vastd.core import billing, cap_watchdogs, story, watchdogs
 from vastd.core import events as ev
 from vastd.core.instants import maybe, rfc3339
 from vastd.core.job import Job
@@ -50,6 +50,8 @@ def rental_view(
         machine_id=offer.machine_id,
         label=rental.label,
         project=rental.project,
+        profile=rental.profile,
+        purpose=rental.purpose,
         image=rental.order.image,
         gpu_name=offer.gpu_name,
         num_gpus=offer.num_gpus,
@@ -128,7 +130,7 @@ def explain_view(
         rental=rental,
         timeline=[step_view(stored) for stored in trail],
         phases=_phases(record, now),
-        watchdogs=[_watchdog(dog, watch) for dog in watchdogs.ALL],
+        watchdogs=[_watchdog(dog, watch) for dog in cap_watchdogs.ALL],
     )
 
 
