@@ -15,7 +15,7 @@ from typing import Final
 import trio
 from msgspec import Struct
 
-from vastd.core import cap_watchdogs, placement, steps, watchdogs
+from vastd.core import alarms, cap_watchdogs, placement, steps, watchdogs
 from vastd.core import events as ev
 from vastd.core.pace import Pace, paces
 from vastd.core.rental import Phase, Rental, Trigger
@@ -23,8 +23,10 @@ from vastd.core.steps import Do, Step
 from vastd.effects.attend import attend
 from vastd.effects.collect import collect, failure
 from vastd.effects.create import create
-from vastd.effects.destroy import destroy, stop
+from vastd.effects.destroy import destroy
+from vastd.effects.greet import greet
 from vastd.effects.launch import launch
+from vastd.effects.pause import start, stop
 from vastd.effects.place import place
 from vastd.effects.verify import verify
 from vastd.errors import IllegalTransition, StoreError, VastdError
@@ -127,10 +129,10 @@ class Supervisor:
         shell = self._shell
         return paces(shell.ledger.live(), shell.past, shell.limits, now)
 
-    def watch(self, rental: Rental, shared: tuple[Pace, ...] | None = None) -> watchdogs.Watch:
+    def watch(self, rental: Rental, shared: tuple[Pace, ...] | None = None) -> alarms.Watch:
         """Return what the watchdogs may look at for one rental; also for `explain`."""
         shell = self._shell
-        return watchdogs.Watch(
+        return alarms.Watch(
             rental=rental,
             jobs=shell.ledger.jobs_of(rental.rental_id),
             seen=shell.observed.world.of(rental.rental_id),
@@ -139,9 +141,9 @@ class Supervisor:
             paces=self._paces(shell.wall_clock()) if shared is None else shared,
         )
 
-    def _act(self, action: watchdogs.Action) -> None:
+    def _act(self, action: alarms.Action) -> None:
         now = self._shell.wall_clock()
-        if isinstance(action, watchdogs.Warn):
+        if isinstance(action, alarms.Warn):
             _log.warning("rental=%s %s: %s", action.rental_id, action.watchdog, action.why)
             self._commit(
                 ev.Warned(
@@ -291,6 +293,10 @@ async def _carry_out(shell: Shell, rental_id: str, step: Step) -> None:
             await collect(shell, rental_id, step.job_id)
         case Do.STOP:
             await stop(shell, rental_id)
+        case Do.START:
+            await start(shell, rental_id)
+        case Do.GREET:
+            await greet(shell, rental_id)
         case Do.DESTROY:
             await destroy(shell, rental_id)
         case _:

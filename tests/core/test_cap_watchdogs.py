@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 
 from support.builders import T0, a_rental, a_watch, an_ending
-from vastd.core import cap_watchdogs, watchdogs
+from vastd.core import alarms, cap_watchdogs, watchdogs
 from vastd.core.limits import Caps, Limits
 from vastd.core.money import Micros, from_usd
 from vastd.core.pace import paces, zero_credit_at
@@ -68,7 +68,7 @@ def test_the_storage_of_a_stopped_machine_is_kept_back_and_it_is_not_ended() -> 
     _, wake_at = look([stopped, running], T0, per_day=1.0)
     due, _ = look([stopped, running], end_at + 0.1, per_day=1.0)
 
-    ended = [a for a in due if isinstance(a, watchdogs.End)]
+    ended = [a for a in due if isinstance(a, alarms.End)]
     assert wake_at < end_at
     assert [a.rental_id for a in ended] == ["r2"]
     assert look([stopped], T0, per_day=0.0) == ([], math.inf)
@@ -81,7 +81,7 @@ def test_a_new_day_begins_with_nothing_spent() -> None:
     before, _ = look([rental], midnight - 200, per_day=1.0)
     after, wake_at = look([rental], midnight + 1, per_day=1.0)
 
-    assert any(isinstance(action, watchdogs.End) for action in before)
+    assert any(isinstance(action, alarms.End) for action in before)
     assert after == []
     assert wake_at > midnight + 1
 
@@ -97,11 +97,11 @@ def test_a_projects_cap_ends_its_own_machines_only() -> None:
 
     due, _ = look([mine, other], T0 + 4000, per_project=0.4)
 
-    ended = [a.rental_id for a in due if isinstance(a, watchdogs.End)]
+    ended = [a.rental_id for a in due if isinstance(a, alarms.End)]
     # Both projects have spent it: each by its own.
     assert ended == ["r1", "r2"]
     due, _ = look([mine, structs.replace(other, rates=())], T0 + 4000, per_project=0.4)
-    assert [a.rental_id for a in due if isinstance(a, watchdogs.End)] == ["r1"]
+    assert [a.rental_id for a in due if isinstance(a, alarms.End)] == ["r1"]
 
 
 def test_money_of_machines_that_are_gone_is_spent_all_the_same() -> None:
@@ -112,7 +112,7 @@ def test_money_of_machines_that_are_gone_is_spent_all_the_same() -> None:
 
     due, _ = look([gone, a_rental()], T0 + 3600, per_day=1.0)
 
-    assert [type(action) for action in due] == [watchdogs.End, watchdogs.Warn]
+    assert [type(action) for action in due] == [alarms.End, alarms.Warn]
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_money_of_machines_that_are_gone_is_spent_all_the_same() -> None:
 def test_an_end_that_is_under_way_is_left_alone(ending: object, ends: bool) -> None:
     due, _ = look([a_rental(ending=ending)], T0 + 4000, per_day=0.1)
 
-    assert any(isinstance(action, watchdogs.End) for action in due) is ends
+    assert any(isinstance(action, alarms.End) for action in due) is ends
 
 
 def test_a_raised_project_cap_warns_again() -> None:

@@ -14,7 +14,7 @@ from vastd.core.rental import Phase, RateSegment, Rental, Trigger
 from vastd.errors import IllegalTransition
 
 FIRST = (ev.RentalPlanned, ev.RentalAdopted)
-NOTES = "billing_changed warned quarantined key_attached"
+NOTES = "billing_changed warned quarantined key_attached policy_changed stop_tried start_tried"
 # Written from DESIGN 4.1, not from the table: what may happen in each phase, and where it leads.
 LEGAL = {
     "planned": {"planned": NOTES, "creating": "create_sent", "gone": "end_decided create_refused"},
@@ -37,28 +37,29 @@ LEGAL = {
         "gone": "found_absent",
     },
     "ready": {
-        "ready": NOTES + " became_ready collect_verified collect_failed stop_tried end_decided",
+        "ready": NOTES + " became_ready collect_verified collect_failed stop_asked end_decided",
         "busy": "job_began",
         "stopped": "instance_stopped",
         "destroying": "destroy_decided",
         "gone": "found_absent",
     },
     "busy": {
-        "busy": NOTES + " stop_tried end_decided",
+        "busy": NOTES + " stop_asked end_decided",
         "collecting": "job_left",
         "stopped": "instance_stopped",
         "destroying": "destroy_decided",
         "gone": "found_absent",
     },
     "collecting": {
-        "collecting": NOTES + " stop_tried end_decided",
+        "collecting": NOTES + " stop_asked end_decided",
         "ready": "collect_verified collect_failed",
         "stopped": "instance_stopped",
         "destroying": "destroy_decided",
         "gone": "found_absent",
     },
     "stopped": {
-        "stopped": NOTES + " job_left collect_verified collect_failed stop_tried end_decided",
+        "stopped": NOTES
+        + " job_left collect_verified collect_failed stop_asked start_asked end_decided",
         "ready": "instance_resumed",
         "destroying": "destroy_decided",
         "gone": "found_absent",
@@ -70,7 +71,7 @@ LEGAL = {
         "gone": "create_refused found_absent",
     },
     "gone": {
-        "gone": "destroy_tried collect_failed warned quarantined",
+        "gone": "destroy_tried stop_tried start_tried collect_failed warned quarantined",
         "destroying": "resurfaced",
     },
 }

@@ -14,7 +14,7 @@ from vastd.core.market import Instance
 from vastd.core.money import Micros
 from vastd.core.observed import Inventory, Sighting, World
 from vastd.core.reconcile import Diff, next_listing_at
-from vastd.core.rental import Order, Phase, Policy, RateSegment, Rental, Trigger
+from vastd.core.rental import Order, Pause, Phase, Policy, RateSegment, Rental, Trigger
 
 STORAGE = Micros(3_600)
 
@@ -362,6 +362,27 @@ def test_a_stopped_machine_that_runs_again_is_resumed_at_once() -> None:
     account = Account(a_rental(Phase.STOPPED))
 
     assert account.list(20, a_row()) == ["instance_resumed"]
+
+
+def test_a_stop_we_asked_for_is_believed_at_the_first_reading_after_it_was_accepted() -> None:
+    wished = a_rental(pause=Pause(at=T0, why="lunch"), stop_tried_at=T0 + 30, stop_accepted=True)
+    account = Account(wished)
+
+    assert account.list(20, a_row("exited")) == ["billing_changed"]
+    assert account.list(30, a_row("exited")) == ["instance_stopped"]
+
+
+def test_a_machine_that_stood_still_was_neither_silent_nor_idle() -> None:
+    account = Account(a_rental(Phase.STOPPED))
+    account.list(10, a_row("exited", gpu_util=0.0))
+    seen = structs.replace(account.seen, unreachable_since=T0 + 5)
+    account.world = structs.replace(account.world, sightings={account.rental.rental_id: seen})
+
+    account.list(20, a_row("exited", gpu_util=0.0))
+    assert (account.seen.unreachable_since, account.seen.quiet_since) == (T0 + 5, T0 + 10)
+    account.list(30, a_row("running", gpu_util=0.0))
+
+    assert (account.seen.unreachable_since, account.seen.quiet_since) == (None, T0 + 30)
 
 
 def test_quiet_begins_with_an_idle_reading_and_only_a_busy_one_ends_it() -> None:

@@ -19,11 +19,11 @@ from support.builders import (
     an_inventory,
 )
 from vastd.core import watchdogs
+from vastd.core.alarms import End, Warn, Watch
 from vastd.core.job import JobState
 from vastd.core.money import Micros, from_usd
 from vastd.core.observed import Beat, Sighting
-from vastd.core.rental import Phase, Policy, RateSegment, Rental, Trigger
-from vastd.core.watchdogs import End, Warn, Watch
+from vastd.core.rental import Pause, Phase, Policy, RateSegment, Rental, Trigger
 
 HOUR = 3600.0
 BEATING = Policy(heartbeat_path="hb.json", heartbeat_interval_s=300.0)
@@ -69,6 +69,11 @@ WARNS = [
     (idle_watch(), "idle", T0 + 1300),
     (a_watch(a_rental(Phase.DESTROYING)), "destroy_unconfirmed", T0 + 600),
     (failing_listing(), "listing_stale", T0 + 340),
+    (
+        a_watch(a_rental(pause=Pause(at=T0 + 9, why="lunch"), stop_tried_at=T0 + 10)),
+        "stop_unconfirmed",
+        T0 + 609,
+    ),
 ]
 
 

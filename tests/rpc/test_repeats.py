@@ -25,11 +25,14 @@ REPEATS = {
     "job.cancel": Repeat.TOGETHER,
     "job.retry": Repeat.RECORD,
     "job.submit": Repeat.RECORD,
+    "policy.set": Repeat.TOGETHER,
     "reconcile.run": Repeat.SAME,
     "record.import": Repeat.SAME,
     "rental.collect": Repeat.SAME,
     "rental.create": Repeat.RECORD,
     "rental.destroy": Repeat.TOGETHER,
+    "rental.start": Repeat.TOGETHER,
+    "rental.stop": Repeat.TOGETHER,
     "setup.run": Repeat.RECORD,
 }
 

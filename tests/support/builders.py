@@ -7,13 +7,13 @@ from msgspec import structs
 
 from support.offer_builders import an_offer
 from vastd.core import events as ev
+from vastd.core.alarms import Watch
 from vastd.core.job import Job, JobState
 from vastd.core.limits import Limits
 from vastd.core.market import Instance
 from vastd.core.money import Micros, from_usd
 from vastd.core.observed import Inventory, Sighting, World
 from vastd.core.rental import Ending, Order, Phase, Policy, RateSegment, Rental, Trigger
-from vastd.core.watchdogs import Watch
 
 T0 = 1_800_000_000.0
 OWNER = "own00001"
@@ -131,6 +131,14 @@ def samples() -> list[ev.Event]:
         ev.EndDecided: {"trigger": Trigger.BUDGET, "why": "used up"},
         ev.DestroyDecided: {"why": "nothing to lose"},
         ev.DestroyTried: {"accepted": True},
+        ev.StopAsked: {"why": "lunch"},
+        ev.StartAsked: {},
+        ev.StartTried: {"accepted": False, "error": "the GPU is taken"},
+        ev.PolicyChanged: {
+            "policy": Policy(budget=from_usd(5.0)),
+            "deadline_at": T0 + 7200.0,
+            "changes": {"budget": ("$2.00", "$5.00")},
+        },
         ev.StopTried: {"accepted": False, "error": "no answer"},
         ev.FoundAbsent: {"proof": "2 listings"},
         ev.Resurfaced: {"instance_id": INSTANCE_ID},

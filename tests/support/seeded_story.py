@@ -63,6 +63,7 @@ BOOT_FAULTS = (
     MachineFaultKind.SSH_REFUSED,
     MachineFaultKind.SSH_AUTH,
 )
+PAUSABLE = frozenset({Phase.READY, Phase.BUSY, Phase.COLLECTING, Phase.STOPPED})
 RUN_FAULTS = (MachineFaultKind.HOST_LOSS, MachineFaultKind.VANISH, MachineFaultKind.OUTBID)
 
 
@@ -86,6 +87,7 @@ class Draw(Struct, frozen=True, kw_only=True):
     foreign: int
     caps: list[tuple[float, Caps]]  # (from, in force)
     stops: list[float]  # SIGTERM, and a start one second later
+    pauses: list[tuple[float, int, float | None]]  # (stop at, index of the job, start at)
 
 
 def draw(seed: int) -> Draw:
@@ -120,6 +122,7 @@ def draw(seed: int) -> Draw:
         foreign=some(4),
         caps=_caps(seed),
         stops=times(2),  # drawn last: older seeds keep the rest of their stories
+        pauses=_pauses(seed),
     )  # fmt: skip
 
 
@@ -138,6 +141,15 @@ def _caps(seed: int) -> list[tuple[float, Caps]]:
         return [(0.0, some(0.05, 0.3, 0.6, 1.2))]
     # The user lowers them while machines run.
     return [(0.0, some(25.0)), (rng.uniform(60, FAULTS_S), some(0.0, 0.005, 0.02))]
+
+
+def _pauses(seed: int) -> list[tuple[float, int, float | None]]:
+    rng = random.Random(f"pauses:{seed}")
+    if rng.random() < 0.6:
+        return []
+    stop_at = rng.uniform(60, FAULTS_S)
+    start_at = stop_at + rng.choice((5.0, 90.0, 900.0)) if rng.random() < 0.7 else None
+    return [(stop_at, rng.randrange(3), start_at)]
 
 
 def _run_fault(rng: random.Random) -> MachineFault:
@@ -280,6 +292,10 @@ class Story:
             plan += [(since, self._refresh_disk), (until, self._refresh_disk)]
         plan += [(at, lambda n=n: self._cancel(n)) for at, n in self.draw.cancels]  # type: ignore[misc]
         plan += [(at, lambda n=n: self._destroy(n)) for at, n in self.draw.destroys]  # type: ignore[misc]
+        for at, n, again_at in self.draw.pauses:
+            plan.append((at, lambda n=n: self._pause(n)))  # type: ignore[misc]
+            if again_at is not None:
+                plan.append((again_at, lambda n=n: self._resume(n)))  # type: ignore[misc]
         self._pending = len(plan)
         for at, act in sorted(plan, key=lambda p: p[0]):
             await trio.sleep(max(0.0, at - trio.current_time()))
@@ -358,6 +374,27 @@ class Story:
 
         self._order(number, decide)
 
+    def _pause(self, number: int) -> None:
+        def decide(daemon: Daemon, job) -> list[ev.Event]:  # type: ignore[no-untyped-def]
+            rental = daemon.ledger.rentals.get(job.rental_id or "")
+            if rental is None or rental.phase not in PAUSABLE or rental.ending is not None:
+                return []
+            now = self.lab.clock()
+            active = [j for j in daemon.ledger.jobs_of(rental.rental_id) if j.active]
+            cancelled = [ev.CancelAsked(job_id=j.job_id, at=now) for j in active]
+            return [*cancelled, ev.StopAsked(rental_id=rental.rental_id, at=now, why="lunch")]
+
+        self._order(number, decide)
+
+    def _resume(self, number: int) -> None:
+        def decide(daemon: Daemon, job) -> list[ev.Event]:  # type: ignore[no-untyped-def]
+            rental = daemon.ledger.rentals.get(job.rental_id or "")
+            if rental is None or rental.phase is not Phase.STOPPED:
+                return []
+            return [ev.StartAsked(rental_id=rental.rental_id, at=self.lab.clock())]
+
+        self._order(number, decide)
+
     def _order(self, number: int, decide) -> None:  # type: ignore[no-untyped-def]
         assert self.daemon is not None
         if number >= len(self.submitted):
@@ -366,8 +403,12 @@ class Story:
         if job is None:
             return
         events = decide(self.daemon, job)
-        if events:
+        if not events:
+            return
+        try:
             self.daemon.ledger.commit(*events)
+        except StoreError as exc:  # a kill at this very commit, or a full disk: the client is told
+            self.trace.append(f"{trio.current_time():9.1f} order {number}: {exc}")
 
     # -- the promises
 
@@ -545,7 +586,10 @@ def _waits_for_money(job) -> bool:  # type: ignore[no-untyped-def]
 
 
 def _may_live(rental: Rental, jobs) -> bool:  # type: ignore[no-untyped-def]
-    """Return whether it is right that this rental exists at the end: results wait on its disk."""
+    """Return whether it is right that this rental exists at the end: the user wants it kept, or
+    results wait on its disk."""
+    if rental.phase is Phase.STOPPED and (rental.pause or rental.start_asked_at):
+        return True
     return rental.phase in (Phase.READY, Phase.STOPPED) and any(j.uncollected for j in jobs)
 
 
@@ -555,6 +599,7 @@ def _settled(daemon: Daemon) -> bool:
         return False
     return all(j.finished for j in ledger.jobs.values()) and all(
         r.phase is Phase.GONE
+        or (r.phase is Phase.STOPPED and r.pause is not None and r.stop_accepted)
         or (
             r.phase in (Phase.READY, Phase.STOPPED)
             and any(j.uncollected and j.finished for j in ledger.jobs_of(r.rental_id))

@@ -15,7 +15,7 @@ def test_ls_shows_machines_totals_and_how_far_to_trust_them(
     vastctl: Callable[..., Any], daemon: Any, make: Any
 ) -> None:
     rentals = [
-        make.rental(),
+        make.rental(jobs=["j-0", "j-1"], unfinished_jobs=["j-1"]),
         make.rental(
             rental_id="r-2", name="sweep-a100", phase="destroying", gpu_name="A100_SXM4", num_gpus=8,
             dph_usd=9.5, cost_usd=12.25, created_at="2026-11-29T11:00:00Z",

@@ -7,7 +7,7 @@ GROUPS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("Run something", ("run", "plan", "offers", "provision", "rent", "demo")),
     ("See what is going on", ("ls", "show", "explain", "jobs", "job", "logs", "events", "cost")),
     ("Work on a machine", ("up", "setup", "exec", "ssh", "push", "pull", "collect")),
-    ("End it", ("down", "destroy", "destroy-all")),
+    ("Pause or end it", ("stop", "start", "lease", "policy", "down", "destroy", "destroy-all")),
     (
         "Housekeeping",
         (
@@ -40,6 +40,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "push": ("push", "copy files to a machine"),
     "pull": ("pull", "copy files from a machine"),
     "collect": ("collect", "bring declared results home now"),
+    "stop": ("stop", "give the GPU back and keep the disk, which goes on billing"),
+    "start": ("start", "have a stopped machine back"),
+    "lease": ("lease", "tell what bounds the bill of a machine, and for how long"),
+    "policy": ("policy", "show or change what one machine is allowed"),
     "down": ("down", "collect, destroy this project's machine, and tell what it came to"),
     "destroy": ("destroy", "collect, destroy, and wait for the proof that billing ended"),
     "destroy-all": ("destroy", "collect and destroy every machine, and wait for the proof"),

@@ -59,14 +59,20 @@ def _row(rental: RentalView, now: float) -> tuple[str, ...]:
     return (
         rental.name,
         rental.rental_id,
-        words.phase(rental.phase) + reason,
+        words.phase(rental.phase) + reason + _wish(rental),
         words.gpu(rental.gpu_name, rental.num_gpus),
         words.UNKNOWN if ended else words.rate(rental.dph_usd),
         words.money(rental.cost_usd),
         words.age(rental.created_at, now),
         words.UNKNOWN if ended else words.countdown(rental.deadline_at, now),
-        ", ".join(rental.jobs) or words.UNKNOWN,
+        ", ".join(rental.jobs if ended else rental.unfinished_jobs) or words.UNKNOWN,
     )
+
+
+def _wish(rental: RentalView) -> str:
+    if rental.wanted is None:
+        return ""
+    return ", to be stopped" if rental.wanted == "stopped" else ", to be started"
 
 
 def inventory_lines(inventory: InventoryView) -> list[str]:

@@ -49,6 +49,8 @@ def rental_lines(rental: RentalView, now: float) -> list[str]:
         ("budget", "" if rental.budget_usd is None else words.money(rental.budget_usd)),
         ("created", _ago(rental.created_at, now)),
         ("ready", _ago(rental.ready_at, now)),
+        ("stopped", _ago(rental.stopped_at, now)),
+        ("disk alone", "" if ended else _storage(rental)),
         ("ended", _ago(rental.ended_at, now)),
         ("deadline", "" if ended else _until(rental.deadline_at, now)),
         ("lease", "" if ended else _lease(rental, now)),
@@ -71,6 +73,10 @@ def _text(value: int | None) -> str:
 def _phase(rental: RentalView) -> str:
     why = rental.end_detail or rental.end_reason
     return words.phase(rental.phase) + (f" ({why})" if why else "")
+
+
+def _storage(rental: RentalView) -> str:
+    return "" if rental.storage_dph_usd is None else words.rate(rental.storage_dph_usd)
 
 
 def _gpu(rental: RentalView) -> str:

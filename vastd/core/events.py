@@ -14,7 +14,7 @@ from msgspec import Struct
 from vastd.core.job import Job
 from vastd.core.market import Offer
 from vastd.core.money import Micros
-from vastd.core.rental import Rental, Trigger
+from vastd.core.rental import Policy, Rental, Trigger
 from vastd.core.spending import Admission
 
 
@@ -127,10 +127,38 @@ class InstanceStopped(RentalEvent, frozen=True, kw_only=True, tag="instance_stop
     """The container does not run any more, but its disk exists and bills."""
 
     why: str
+    asked: bool = False  # as the user wanted
 
 
 class InstanceResumed(RentalEvent, frozen=True, kw_only=True, tag="instance_resumed"):
     """A stopped instance runs again."""
+
+
+class StopAsked(RentalEvent, frozen=True, kw_only=True, tag="stop_asked"):
+    """The user wants the GPU given back and the disk kept."""
+
+    why: str
+    collect: bool = True
+
+
+class StartAsked(RentalEvent, frozen=True, kw_only=True, tag="start_asked"):
+    """The user wants a stopped machine back."""
+
+
+class StartTried(RentalEvent, frozen=True, kw_only=True, tag="start_tried"):
+    """A start request got an answer, or none."""
+
+    accepted: bool
+    error: str | None = None
+
+
+class PolicyChanged(RentalEvent, frozen=True, kw_only=True, tag="policy_changed"):
+    """The user changed what the rental is allowed. `changes`: by setting its value before and
+    after, as text."""
+
+    policy: Policy
+    deadline_at: float | None
+    changes: dict[str, tuple[str, str]]
 
 
 class EndDecided(RentalEvent, frozen=True, kw_only=True, tag="end_decided"):

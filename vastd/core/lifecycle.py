@@ -15,13 +15,22 @@ from msgspec import structs
 from vastd.core import events as ev
 from vastd.core.limits import COLLECT_TRIES
 from vastd.core.money import Micros
-from vastd.core.rental import Ending, Phase, RateSegment, Rental, Trigger
+from vastd.core.rental import Ending, Pause, Phase, RateSegment, Rental, Trigger
 from vastd.errors import IllegalTransition
 
 _Row = Mapping[type[ev.RentalEvent], Phase]
 
 # Facts that may come in any phase with an instance and do not move the rental.
-_NOTES: Final = (ev.BillingChanged, ev.Warned, ev.Quarantined, ev.KeyAttached)
+_NOTES: Final = (
+    ev.BillingChanged,
+    ev.Warned,
+    ev.Quarantined,
+    ev.KeyAttached,
+    ev.PolicyChanged,
+    # A late word of a request that was under way when something else was decided.
+    ev.StopTried,
+    ev.StartTried,
+)
 
 
 def _row(phase: Phase, moves: Mapping[type[ev.RentalEvent], Phase]) -> _Row:
@@ -79,7 +88,7 @@ TRANSITIONS: Final[Mapping[Phase, _Row]] = {
             ev.CollectVerified: Phase.READY,
             ev.CollectFailed: Phase.READY,
             ev.InstanceStopped: Phase.STOPPED,
-            ev.StopTried: Phase.READY,
+            ev.StopAsked: Phase.READY,
             ev.EndDecided: Phase.READY,
             ev.DestroyDecided: Phase.DESTROYING,
             ev.FoundAbsent: Phase.GONE,
@@ -90,7 +99,7 @@ TRANSITIONS: Final[Mapping[Phase, _Row]] = {
         {
             ev.JobLeft: Phase.COLLECTING,
             ev.InstanceStopped: Phase.STOPPED,
-            ev.StopTried: Phase.BUSY,
+            ev.StopAsked: Phase.BUSY,
             ev.EndDecided: Phase.BUSY,
             ev.DestroyDecided: Phase.DESTROYING,
             ev.FoundAbsent: Phase.GONE,
@@ -102,7 +111,7 @@ TRANSITIONS: Final[Mapping[Phase, _Row]] = {
             ev.CollectVerified: Phase.READY,
             ev.CollectFailed: Phase.READY,
             ev.InstanceStopped: Phase.STOPPED,
-            ev.StopTried: Phase.COLLECTING,
+            ev.StopAsked: Phase.COLLECTING,
             ev.EndDecided: Phase.COLLECTING,
             ev.DestroyDecided: Phase.DESTROYING,
             ev.FoundAbsent: Phase.GONE,
@@ -113,10 +122,11 @@ TRANSITIONS: Final[Mapping[Phase, _Row]] = {
         {
             # Its job ended with the container: READY collects what is on the disk.
             ev.InstanceResumed: Phase.READY,
+            ev.StartAsked: Phase.STOPPED,
             ev.JobLeft: Phase.STOPPED,
             ev.CollectVerified: Phase.STOPPED,
             ev.CollectFailed: Phase.STOPPED,
-            ev.StopTried: Phase.STOPPED,
+            ev.StopAsked: Phase.STOPPED,
             ev.EndDecided: Phase.STOPPED,
             ev.DestroyDecided: Phase.DESTROYING,
             ev.FoundAbsent: Phase.GONE,
@@ -144,6 +154,8 @@ TRANSITIONS: Final[Mapping[Phase, _Row]] = {
         ev.Resurfaced: Phase.DESTROYING,
         # A late word of an effect that was under way while the proof came in.
         ev.DestroyTried: Phase.GONE,
+        ev.StopTried: Phase.GONE,
+        ev.StartTried: Phase.GONE,
         ev.CollectFailed: Phase.GONE,
         ev.Warned: Phase.GONE,
         ev.Quarantined: Phase.GONE,
@@ -202,9 +214,13 @@ def _with_fields(rental: Rental, event: ev.RentalEvent) -> Rental:
         case ev.KeyAttached():
             return structs.replace(rental, key_attached=True)
         case ev.BecameReady(at=at, route=route):
-            return structs.replace(rental, ready_at=rental.ready_at or at, route=route)
-        case ev.CollectVerified() | ev.InstanceResumed():  # a machine that is back: a new chance
+            return structs.replace(
+                rental, ready_at=rental.ready_at or at, route=route, start_asked_at=None
+            )
+        case ev.CollectVerified():
             return structs.replace(rental, collect_failures=0, collect_failed_at=None)
+        case ev.InstanceResumed(at=at):
+            return _resumed(rental, at)
         case ev.CollectFailed(at=at):
             return structs.replace(
                 rental, collect_failures=rental.collect_failures + 1, collect_failed_at=at
@@ -219,8 +235,14 @@ def _with_fields(rental: Rental, event: ev.RentalEvent) -> Rental:
                 destroy_tries=rental.destroy_tries + 1,
                 destroy_accepted=accepted,
             )
-        case ev.StopTried(at=at, accepted=accepted):
-            return structs.replace(rental, stop_tried_at=at, stop_accepted=accepted)
+        case ev.InstanceStopped(at=at):
+            return structs.replace(rental, paused_at=at if rental.pause is not None else None)
+        case ev.StopAsked() | ev.StopTried() | ev.StartAsked() | ev.StartTried():
+            return _pausing(rental, event)
+        case ev.PolicyChanged(policy=policy, deadline_at=deadline):
+            # What was warned about was another limit.
+            warned = rental.warned - {"budget_warn", "idle"}
+            return structs.replace(rental, policy=policy, deadline_at=deadline, warned=warned)
         case ev.FoundAbsent(at=at, proof=proof):
             return _absent(rental, at, proof)
         case ev.Resurfaced(at=at, instance_id=found):
@@ -242,6 +264,51 @@ def _with_fields(rental: Rental, event: ev.RentalEvent) -> Rental:
             return structs.replace(rental, quarantined=why)
         case _:
             return rental
+
+
+def _pausing(
+    rental: Rental, event: ev.StopAsked | ev.StopTried | ev.StartAsked | ev.StartTried
+) -> Rental:
+    at = event.at
+    match event:
+        case ev.StopAsked(why=why, collect=collect):
+            told = {name for name in rental.warned if name.startswith(("held", "stop"))}
+            after = structs.replace(
+                rental,
+                pause=Pause(at=at, why=why, collect=collect),
+                paused_at=rental.paused_at if rental.phase is not Phase.STOPPED else at,
+                start_asked_at=None,
+                stop_tried_at=None,
+                stop_accepted=False,
+                warned=rental.warned - told,
+            )
+            return _once_more(after)
+        case ev.StopTried(accepted=accepted):
+            return structs.replace(rental, stop_tried_at=at, stop_accepted=accepted)
+        case ev.StartAsked():
+            return structs.replace(
+                rental, pause=None, start_asked_at=at, start_tried_at=None, start_accepted=False
+            )
+        case ev.StartTried(accepted=accepted):
+            return structs.replace(rental, start_tried_at=at, start_accepted=accepted)
+
+
+def _resumed(rental: Rental, at: float) -> Rental:
+    """A machine that is back gets a new chance to have its results copied. The time it stood still
+    because the user wanted it does not count against its run time."""
+    deadline = rental.deadline_at
+    if deadline is not None and rental.paused_at is not None:
+        deadline += max(0.0, at - rental.paused_at)
+    return structs.replace(
+        rental,
+        collect_failures=0,
+        collect_failed_at=None,
+        pause=None,
+        # A start is over when the machine can be used; one that only has to be emptied need not be.
+        start_asked_at=rental.start_asked_at if rental.ending is None else None,
+        deadline_at=deadline,
+        paused_at=None,
+    )
 
 
 def _ending(rental: Rental, event: ev.EndDecided) -> Ending:

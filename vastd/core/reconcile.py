@@ -133,7 +133,10 @@ def _seen(before: Sighting, row: Instance, begun_at: float) -> Sighting:
         and old.intended_status == (row.intended_status)
     )
     moved = old is None or (old.status, old.status_msg) != (row.status, row.status_msg)
-    quiet = before.quiet_since
+    came_up = old is not None and old.status != row.status == InstanceStatus.RUNNING
+    # A machine that stood still was neither silent nor idle: both count from its return.
+    silent = None if came_up else before.unreachable_since
+    quiet = None if came_up else before.quiet_since
     if row.gpu_util is not None:
         # A missing reading says nothing; only a busy one ends the quiet.
         quiet = (quiet or begun_at) if row.gpu_util < _IDLE_PERCENT else None
@@ -148,6 +151,7 @@ def _seen(before: Sighting, row: Instance, begun_at: float) -> Sighting:
         status_moved_at=begun_at if moved else before.status_moved_at,
         gpu_util=row.gpu_util if row.gpu_util is not None else before.gpu_util,
         quiet_since=quiet,
+        unreachable_since=silent,
     )
 
 
@@ -242,12 +246,22 @@ def _status(
             return [ev.InstanceRunning(rental_id=rid, at=now)]
         if why := _boot_failed(seen, row):
             return [ev.EndDecided(rental_id=rid, at=now, trigger=Trigger.BOOT_FAILED, why=why)]
-    if phase in _STOPPABLE and _is_stopped(row) and seen.readings >= READINGS_TO_BELIEVE:
+    if phase in _STOPPABLE and _is_stopped(row) and _believed(rental, seen):
         why = f"Vast reports {row.status}; its disk still exists and bills"
-        return [ev.InstanceStopped(rental_id=rid, at=now, why=why)]
+        asked = rental.pause is not None
+        return [ev.InstanceStopped(rental_id=rid, at=now, why=why, asked=asked)]
     if phase is Phase.STOPPED and row.status == InstanceStatus.RUNNING:
         return [ev.InstanceResumed(rental_id=rid, at=now)]
     return []
+
+
+def _believed(rental: Rental, seen: Sighting) -> bool:
+    """A status after boot needs several readings; one is enough for what we asked for ourselves."""
+    tried, shown = rental.stop_tried_at, seen.seen_begun_at
+    ordered = rental.pause is not None and rental.stop_accepted
+    if ordered and tried is not None and shown is not None and shown >= tried:
+        return True
+    return seen.readings >= READINGS_TO_BELIEVE
 
 
 def _is_stopped(row: Instance) -> bool:
@@ -296,7 +310,10 @@ def next_listing_at(
     for rental in rentals:
         if not rental.may_have_instance:
             continue
-        if rental.phase not in (Phase.READY, Phase.BUSY, Phase.STOPPED):
+        turning = rental.start_asked_at is not None or (
+            rental.pause is not None and rental.phase is not Phase.STOPPED
+        )
+        if turning or rental.phase not in (Phase.READY, Phase.BUSY, Phase.STOPPED):
             at = min(at, last_begun_at + limits.list_interval_busy_s)
         if rental.phase is Phase.DESTROYING and rental.destroy_accepted:
             at = min(at, _proof_at(rental, world.of(rental.rental_id), limits, last_begun_at))

@@ -98,6 +98,14 @@ class Ending(Struct, frozen=True, kw_only=True):
     collect: bool = True
 
 
+class Pause(Struct, frozen=True, kw_only=True):
+    """The user wants the machine stopped: no GPU, the disk kept, until it is started or ended."""
+
+    at: float
+    why: str
+    collect: bool = True  # bring results home first; a copy that fails does not keep the GPU
+
+
 class RateSegment(Struct, frozen=True):
     """From `since` (epoch s) on, the instance costs `rate` micro-dollars per hour."""
 
@@ -129,6 +137,11 @@ class Rental(Struct, frozen=True, kw_only=True):
     destroy_accepted: bool = False  # the newest attempt was accepted
     stop_tried_at: float | None = None
     stop_accepted: bool = False
+    pause: Pause | None = None  # it shall be stopped, or is because somebody asked for it
+    paused_at: float | None = None  # since when it stands still because the user wanted it
+    start_asked_at: float | None = None  # it shall run again; None once it does
+    start_tried_at: float | None = None
+    start_accepted: bool = False
     running_at: float | None = None
     ready_at: float | None = None
     ended_at: float | None = None

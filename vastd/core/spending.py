@@ -173,7 +173,7 @@ def promise(rental: Rental, limits: Limits, now: float) -> Promise | None:
         return None
     budget = rental.policy.budget
     left = None if budget is None else Micros(max(0, budget - billing.cost(rental, now)))
-    if rental.phase is Phase.STOPPED:
+    if rental.phase is Phase.STOPPED and rental.start_asked_at is None:
         rate, until = billing.rate(rental), now + OPEN_END_S
         left = None  # storage goes on, whatever the budget says: results wait there
     else:

@@ -20,7 +20,7 @@ from vastd.core.limits import (
     Limits,
 )
 from vastd.core.observed import Sighting
-from vastd.core.rental import Phase, Rental
+from vastd.core.rental import Pause, Phase, Rental
 
 
 class Do(StrEnum):
@@ -32,6 +32,8 @@ class Do(StrEnum):
     ATTEND = "attend"  # follow the running job; end it when told
     COLLECT = "collect"
     STOP = "stop"
+    START = "start"
+    GREET = "greet"  # wait until a machine that was started again can be used
     DESTROY = "destroy"
     DECIDE_END = "decide_end"  # no effect: record that its jobs are done
     DECIDE_DESTROY = "decide_destroy"  # no effect: record that nothing holds it any more
@@ -40,7 +42,17 @@ class Do(StrEnum):
 
 
 EFFECTS: Final = frozenset(
-    {Do.CREATE, Do.VERIFY, Do.LAUNCH, Do.ATTEND, Do.COLLECT, Do.STOP, Do.DESTROY}
+    {
+        Do.CREATE,
+        Do.VERIFY,
+        Do.LAUNCH,
+        Do.ATTEND,
+        Do.COLLECT,
+        Do.STOP,
+        Do.START,
+        Do.GREET,
+        Do.DESTROY,
+    }
 )
 
 
@@ -71,6 +83,8 @@ def next_step(
         return _end(rental, jobs, seen, limits, now)
     if rental.quarantined is not None:
         return Step(do=Do.HOLD, why=rental.quarantined)
+    if rental.pause is not None and rental.phase in _RUNNING:
+        return _pause(rental, rental.pause, jobs, limits)
     match rental.phase:
         case Phase.VERIFYING:
             return Step(do=Do.VERIFY)
@@ -81,11 +95,54 @@ def next_step(
             return _NOTHING if active is None else Step(do=Do.ATTEND, job_id=active.job_id)
         case Phase.COLLECTING:
             return _collect(rental, jobs, limits)
-        case Phase.STOPPED if _done(rental, jobs) and not any(job.uncollected for job in jobs):
-            # Its disk bills and nobody will come back for it.
-            return Step(do=Do.DECIDE_END, why="it was stopped, and holds nothing to bring home")
+        case Phase.STOPPED:
+            return _stopped(rental, jobs, limits)
         case _:
             return _NOTHING
+
+
+_RUNNING: Final = frozenset({Phase.READY, Phase.BUSY, Phase.COLLECTING})
+
+
+def _pause(rental: Rental, pause: Pause, jobs: Sequence[Job], limits: Limits) -> Step:
+    """Return what is next on a machine that shall be stopped: its job ends, its results come home,
+    then the GPU goes. A copy that fails does not keep it: the disk has the results."""
+    if rental.phase is Phase.COLLECTING and pause.collect:
+        return _collect(rental, jobs, limits)
+    active = _active(jobs)
+    if rental.phase is Phase.BUSY and active is not None:
+        return Step(do=Do.ATTEND, job_id=active.job_id)
+    if active is not None and active.may_have_started:
+        return Step(do=Do.LAUNCH, job_id=active.job_id)  # it was cancelled: that is settled there
+    waiting = any(job.finished and job.uncollected for job in jobs)
+    if waiting and pause.collect and rental.collect_failures < COLLECT_TRIES:
+        return _collect(rental, jobs, limits)
+    return _ask_to_stop(rental, limits, pause.why)
+
+
+def _stopped(rental: Rental, jobs: Sequence[Job], limits: Limits) -> Step:
+    if rental.start_asked_at is not None:
+        return _ask_to_start(rental, limits)
+    if rental.pause is not None:
+        # A start that was sent before may still be waiting at Vast: this takes it back.
+        return _NOTHING if rental.stop_accepted else _ask_to_stop(rental, limits, rental.pause.why)
+    if _done(rental, jobs) and not any(job.uncollected for job in jobs):
+        # Its disk bills and nobody will come back for it.
+        return Step(do=Do.DECIDE_END, why="it was stopped, and holds nothing to bring home")
+    return _NOTHING
+
+
+def _ask_to_stop(rental: Rental, limits: Limits, why: str) -> Step:
+    again_s = STOP_REPEAT_S if rental.stop_accepted else limits.destroy_retry_s
+    tried = rental.stop_tried_at
+    return Step(do=Do.STOP, why=why, not_before=None if tried is None else tried + again_s)
+
+
+def _ask_to_start(rental: Rental, limits: Limits) -> Step:
+    # An accepted start waits at Vast until the GPU is free; asking again does not move it ahead.
+    again_s = STOP_REPEAT_S if rental.start_accepted else limits.destroy_retry_s
+    tried = rental.start_tried_at
+    return Step(do=Do.START, not_before=None if tried is None else tried + again_s)
 
 
 def situation(
@@ -150,13 +207,9 @@ def _end(rental: Rental, jobs: Sequence[Job], seen: Sighting, limits: Limits, no
         case Outcome.DESTROY:
             return Step(do=Do.DECIDE_DESTROY, why=f"{ending.trigger}: {now_is}")
         case Outcome.STOP if rental.phase is not Phase.STOPPED:
-            again_s = STOP_REPEAT_S if rental.stop_accepted else limits.destroy_retry_s
-            tried = rental.stop_tried_at
-            return Step(
-                do=Do.STOP,
-                why=f"{ending.trigger}: {now_is}",
-                not_before=None if tried is None else tried + again_s,
-            )
+            return _ask_to_stop(rental, limits, f"{ending.trigger}: {now_is}")
+        case _ if rental.phase is Phase.STOPPED and rental.start_asked_at is not None:
+            return _ask_to_start(rental, limits)  # the user fetches what its disk holds
         case _ if active is not None and _may_run(rental, active):
             # Held because it cannot be asked: asking again is the only way on.
             return Step(do=Do.ATTEND, job_id=active.job_id, why=now_is)
@@ -165,6 +218,8 @@ def _end(rental: Rental, jobs: Sequence[Job], seen: Sighting, limits: Limits, no
 
 
 def _ready(rental: Rental, jobs: Sequence[Job], limits: Limits) -> Step:
+    if rental.start_asked_at is not None:
+        return Step(do=Do.GREET)
     waiting = next((job for job in jobs if job.state in _TO_LAUNCH), None)
     if any(job.finished and job.uncollected for job in jobs):
         if rental.collect_failures >= COLLECT_TRIES:

@@ -83,10 +83,31 @@ def _of_rental(event: ev.RentalEvent) -> Line:
             return _of_ending(event)
 
 
+def _of_pause(
+    event: ev.StopAsked | ev.StartAsked | ev.StartTried | ev.PolicyChanged,
+) -> Line:
+    match event:
+        case ev.StopAsked(why=why):
+            return Line(text=f"stopping it, its disk is kept: {why}")
+        case ev.StartAsked():
+            return Line(text="starting it again")
+        case ev.StartTried(accepted=True):
+            return Line(text="Vast accepted the start; it runs when its GPU is free")
+        case ev.StartTried(error=error):
+            return Line(text=f"start failed: {error}; trying again", severity="warning")
+        case ev.PolicyChanged(changes=changes):
+            said = [f"{key} from {old} to {new}" for key, (old, new) in changes.items()]
+            data: dict[str, Scalar] = {key: new for key, (_, new) in changes.items()}
+            return Line(text=f"its limits changed: {', '.join(said)}", data=data)
+
+
 def _of_ending(event: ev.RentalEvent) -> Line:
     match event:
-        case ev.InstanceStopped(why=why):
-            return Line(text=f"the machine stopped: {why}", severity="warning")
+        case ev.StopAsked() | ev.StartAsked() | ev.StartTried() | ev.PolicyChanged():
+            return _of_pause(event)
+        case ev.InstanceStopped(why=why, asked=asked):
+            grave = "info" if asked else "warning"
+            return Line(text=f"the machine stopped: {why}", severity=grave)
         case ev.InstanceResumed():
             return Line(text="the machine runs again")
         case ev.EndDecided(trigger=trigger, why=why):

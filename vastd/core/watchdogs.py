@@ -16,81 +16,16 @@ from typing import Final
 from msgspec import Struct
 
 from vastd.core import billing, money
-from vastd.core.job import Job, JobState
-from vastd.core.limits import COLLECT_TRIES, Limits
-from vastd.core.observed import Sighting, World
-from vastd.core.pace import Pace
-from vastd.core.rental import Phase, Policy, Rental, Trigger
+from vastd.core.alarms import Action, Alarm, Watch, end, warn
+from vastd.core.limits import COLLECT_TRIES
+from vastd.core.observed import Sighting
+from vastd.core.rental import Phase, Policy, Trigger
 
-
-class Warn(Struct, frozen=True, kw_only=True):
-    """Tell the user once."""
-
-    gravity = 0
-    rental_id: str
-    watchdog: str
-    why: str
-
-
-class End(Struct, frozen=True, kw_only=True):
-    """Decide the end of a rental; the ending table says how."""
-
-    gravity = 1
-    rental_id: str
-    trigger: Trigger
-    why: str
-
-
-Action = Warn | End
-
-
-class Alarm(Struct, frozen=True, kw_only=True):
-    """`action` is due at `at` (epoch seconds, wall clock), if it is `proven` by then."""
-
-    at: float
-    action: Action
-    proven: bool = True
-
-
-class Watch(Struct, frozen=True, kw_only=True):
-    """Everything one watchdog may look at."""
-
-    rental: Rental
-    jobs: Sequence[Job]  # those on this rental
-    seen: Sighting
-    world: World
-    limits: Limits
-    paces: Sequence[Pace] = ()  # of the caps that several machines share
-
-    @property
-    def running_job(self) -> Job | None:
-        """The job whose process runs, as far as known."""
-        return next((j for j in self.jobs if j.state in _RUNNING), None)
-
-
-_RUNNING: Final = frozenset({JobState.RUNNING, JobState.UNKNOWN})
 _BOOT: Final = frozenset({Phase.BOOTING})
 _LIVE: Final = frozenset(
     {Phase.BOOTING, Phase.VERIFYING, Phase.READY, Phase.BUSY, Phase.COLLECTING, Phase.STOPPED}
 )
 _REACHABLE: Final = frozenset({Phase.READY, Phase.BUSY, Phase.COLLECTING})
-
-
-def _warn(watch: Watch, name: str, at: float, why: str) -> Alarm | None:
-    if name in watch.rental.warned:
-        return None
-    return Alarm(at=at, action=Warn(rental_id=watch.rental.rental_id, watchdog=name, why=why))
-
-
-def _end(
-    watch: Watch, at: float, trigger: Trigger, why: str, *, proven: bool = True
-) -> Alarm | None:
-    ending = watch.rental.ending
-    # A limit still counts while "job done" waits for a copy; other ends are under way already.
-    if ending is not None and ending.trigger is not Trigger.JOB_DONE:
-        return None
-    end = End(rental_id=watch.rental.rental_id, trigger=trigger, why=why)
-    return Alarm(at=at, action=end, proven=proven)
 
 
 def heartbeat(watch: Watch) -> Alarm | None:
@@ -108,7 +43,7 @@ def heartbeat(watch: Watch) -> Alarm | None:
     # A look that hangs must not end a job whose newest beat we have not seen.
     proven = looked >= since + limit
     why = f"no heartbeat for {limit:.0f} s"
-    return _end(watch, since + limit, Trigger.HEARTBEAT_STALE, why, proven=proven)
+    return end(watch, since + limit, Trigger.HEARTBEAT_STALE, why, proven=proven)
 
 
 def _beats(watch: Watch) -> Policy:
@@ -123,13 +58,13 @@ def budget_warn(watch: Watch) -> Alarm | None:
     share = watch.limits.warn_percent / 100
     at = _spent_at(watch, share)
     why = f"spending reaches {watch.limits.warn_percent:.0f} % of its budget"
-    return None if at is None else _warn(watch, "budget_warn", at, why)
+    return None if at is None else warn(watch, "budget_warn", at, why)
 
 
 def budget(watch: Watch) -> Alarm | None:
     """End the rental in time for its whole cost to stay within the budget."""
     at = _spent_at(watch, 1.0)
-    return None if at is None else _end(watch, at, Trigger.BUDGET, "its budget is used up")
+    return None if at is None else end(watch, at, Trigger.BUDGET, "its budget is used up")
 
 
 def _spent_at(watch: Watch, share: float) -> float | None:
@@ -143,9 +78,8 @@ def _spent_at(watch: Watch, share: float) -> float | None:
         return None
     wind_down_s = rental.policy.grace_s + watch.limits.list_interval_busy_s + watch.limits.settle_s
     now_rate = billing.rate(rental)
-    reserve = money.for_seconds(billing.expected_rate(rental), wind_down_s)
-    if rental.phase is Phase.STOPPED:
-        reserve = money.for_seconds(now_rate, wind_down_s)
+    stopped = rental.phase is Phase.STOPPED
+    reserve = money.for_seconds(now_rate if stopped else billing.expected_rate(rental), wind_down_s)
     since = rental.rates[-1].since
     left = rental.policy.budget * share - billing.cost(rental, since) - reserve
     if left <= 0:
@@ -156,10 +90,12 @@ def _spent_at(watch: Watch, share: float) -> float | None:
 def max_runtime(watch: Watch) -> Alarm | None:
     """End the rental at its deadline. Wall clock, from the create; a restart resets nothing."""
     rental = watch.rental
-    if rental.deadline_at is None or rental.phase not in _LIVE | {Phase.CREATING}:
+    # While it stands still as the user wanted, its run time does too.
+    counts = rental.phase in _LIVE | {Phase.CREATING} and rental.paused_at is None
+    if rental.deadline_at is None or not counts:
         return None
     why = f"max-runtime of {rental.policy.max_runtime_s:.0f} s is over"
-    return _end(watch, rental.deadline_at, Trigger.MAX_RUNTIME, why)
+    return end(watch, rental.deadline_at, Trigger.MAX_RUNTIME, why)
 
 
 def boot_warn(watch: Watch) -> Alarm | None:
@@ -167,7 +103,7 @@ def boot_warn(watch: Watch) -> Alarm | None:
     if watch.rental.phase not in _BOOT:
         return None
     at = watch.rental.phase_since + watch.limits.boot_warn_s
-    return _warn(watch, "boot_warn", at, f"still booting: {_status(watch.seen)}")
+    return warn(watch, "boot_warn", at, f"still booting: {_status(watch.seen)}")
 
 
 def boot_overdue(watch: Watch) -> Alarm | None:
@@ -179,7 +115,7 @@ def boot_overdue(watch: Watch) -> Alarm | None:
     # It may have come up while the lid was closed or Vast did not answer: ask first (I7, I11).
     listed = watch.seen.observed_at
     proven = listed is not None and listed >= at
-    return _end(watch, at, Trigger.BOOT_OVERDUE, why, proven=proven)
+    return end(watch, at, Trigger.BOOT_OVERDUE, why, proven=proven)
 
 
 def _status(seen: Sighting) -> str:
@@ -196,7 +132,7 @@ def unreachable(watch: Watch) -> Alarm | None:
         return None
     at = max(since, watch.world.watching_since) + watch.limits.ssh_budget_s
     why = f"unreachable by SSH: {watch.seen.unreachable_why or 'no answer'}"
-    return _warn(watch, "unreachable", at, why)
+    return warn(watch, "unreachable", at, why)
 
 
 def idle(watch: Watch) -> Alarm | None:
@@ -209,11 +145,16 @@ def idle(watch: Watch) -> Alarm | None:
     if quiet is None:
         return None  # no reading of the GPU yet, or it works: never act on one zero
     since = max(ended, rental.ready_at or 0.0, quiet, watch.world.watching_since)
+    limit = _idle_limit(watch)
+    why = f"idle for {limit:.0f} s"
     if rental.policy.idle_s is None:
-        limit = rental.policy.idle_warn_s or watch.limits.idle_warn_s
-        return _warn(watch, "idle", since + limit, f"idle for {limit:.0f} s")
-    why = f"idle for {rental.policy.idle_s:.0f} s"
-    return _end(watch, since + rental.policy.idle_s, Trigger.IDLE, why)
+        return warn(watch, "idle", since + limit, why)
+    return end(watch, since + limit, Trigger.IDLE, why)
+
+
+def _idle_limit(watch: Watch) -> float:
+    policy = watch.rental.policy
+    return policy.idle_s or policy.idle_warn_s or watch.limits.idle_warn_s
 
 
 def destroy_unconfirmed(watch: Watch) -> Alarm | None:
@@ -221,9 +162,12 @@ def destroy_unconfirmed(watch: Watch) -> Alarm | None:
     if watch.rental.phase is not Phase.DESTROYING:
         return None
     at = watch.rental.phase_since + watch.limits.destroy_shout_s
+    return warn(watch, "destroy_unconfirmed", at, f"the end is not proven yet; {_may_bill(watch)}")
+
+
+def _may_bill(watch: Watch) -> str:
     rate = money.show_rate(billing.expected_rate(watch.rental))
-    why = f"the end is not proven yet; instance {watch.rental.instance_id} may bill {rate}"
-    return _warn(watch, "destroy_unconfirmed", at, why)
+    return f"instance {watch.rental.instance_id} may bill {rate}"
 
 
 def listing_stale(watch: Watch) -> Alarm | None:
@@ -232,32 +176,47 @@ def listing_stale(watch: Watch) -> Alarm | None:
     if inventory.failing_since is None or watch.rental.phase is Phase.GONE:
         return None
     at = max(inventory.failing_since, watch.world.watching_since) + LISTING_STALE_S
-    return _warn(watch, "listing_stale", at, f"no listing from Vast: {inventory.error}")
+    return warn(watch, "listing_stale", at, f"no listing from Vast: {inventory.error}")
 
 
 LISTING_STALE_S: Final = 300.0  # guess: five idle intervals
 
 
+def stop_unconfirmed(watch: Watch) -> Alarm | None:
+    """Shout when a machine that shall be stopped may still bill its GPU. Retries never stop."""
+    rental = watch.rental
+    waits = rental.phase in (Phase.READY, Phase.COLLECTING) and rental.stop_tried_at is not None
+    if rental.pause is None or not waits:
+        return None
+    at = max(rental.pause.at, rental.phase_since) + watch.limits.destroy_shout_s
+    return warn(watch, "stop_unconfirmed", at, f"the stop is not seen yet; {_may_bill(watch)}")
+
+
 def held(watch: Watch) -> Alarm | None:
-    """Say once a day that a machine is kept, and billed, only for results that are not home."""
+    """Say once a day that a machine is kept, and billed, only for what is on its disk."""
     rental = watch.rental
     waiting = any(job.finished and job.uncollected for job in watch.jobs)
-    stuck = rental.phase is Phase.STOPPED or (
-        rental.phase is Phase.READY and rental.collect_failures >= COLLECT_TRIES
-    )
-    if not waiting or not stuck:
+    paused = rental.phase is Phase.STOPPED and rental.pause is not None
+    given_up = rental.phase is Phase.READY and rental.collect_failures >= COLLECT_TRIES
+    still = rental.phase is Phase.STOPPED and rental.start_asked_at is None
+    if not (waiting or paused) or not (given_up or still):
         return None
     told = sum(1 for name in rental.warned if name.startswith("held"))
     since = max(rental.phase_since, rental.collect_failed_at or 0.0)
-    why = (
-        f"kept for results that are not home, at {money.show_rate(billing.rate(rental))}; "
-        "when it can be reached again they are collected, `vastctl destroy --force --reason TEXT` "
-        "gives them up"
-    )
-    return _warn(watch, f"held-{told + 1}", since + told * HELD_WARN_S, why)
+    rate = money.show_rate(billing.rate(rental))
+    if paused:
+        since += HELD_WARN_S  # the stop itself said it
+        why = f"stopped as asked, its disk bills {rate}; `vastctl start` or `vastctl destroy` it"
+    else:
+        why = f"kept for results that are not home, at {rate}; {_HELD_REMEDY}"
+    return warn(watch, f"held-{told + 1}", since + told * HELD_WARN_S, why)
 
 
 HELD_WARN_S: Final = 86_400.0  # guess: daily is neither silence nor noise
+_HELD_REMEDY: Final = (
+    "when it can be reached again they are collected, `vastctl destroy --force --reason TEXT` "
+    "gives them up"
+)
 
 
 class Watchdog(Struct, frozen=True, kw_only=True):
@@ -280,11 +239,6 @@ def _heartbeat_text(watch: Watch) -> str:
     if policy.heartbeat_path is None:
         return "no heartbeat declared"
     return f"{policy.heartbeat_interval_s * watch.limits.heartbeat_stale_factor:.0f} s"
-
-
-def _idle_text(watch: Watch) -> str:
-    policy = watch.rental.policy
-    return f"{policy.idle_s or policy.idle_warn_s or watch.limits.idle_warn_s:.0f} s"
 
 
 ALL: Final = (
@@ -341,15 +295,22 @@ ALL: Final = (
         name="idle",
         check=idle,
         watches="GPU use of a machine without a job",
-        limit=_idle_text,
+        limit=lambda w: f"{_idle_limit(w):.0f} s",
         action="collect and destroy if idle_s was set, else warn",
     ),
     Watchdog(
         name="held",
         check=held,
-        watches="days since a machine is kept for results that are not home",
+        watches="days since a machine is kept only for what is on its disk",
         limit=lambda _: f"{HELD_WARN_S:.0f} s",
         action="warn, every day",
+    ),
+    Watchdog(
+        name="stop_unconfirmed",
+        check=stop_unconfirmed,
+        watches="seconds since a stop was asked for without being seen",
+        limit=lambda w: f"{w.limits.destroy_shout_s:.0f} s",
+        action="shout; the stop is retried for ever",
     ),
     Watchdog(
         name="destroy_unconfirmed",

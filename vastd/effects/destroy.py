@@ -1,4 +1,4 @@
-"""Ask for the end of an instance, or for its stop. Proof is the listing's matter (I3, I4)."""
+"""Ask for the end of an instance. Proof is the listing's matter (I3, I4)."""
 
 import contextlib
 import logging
@@ -36,24 +36,6 @@ async def destroy(shell: Shell, rental_id: str) -> None:
         _log.warning("rental=%s instance=%s destroy: %s", rental_id, rental.instance_id, error)
     shell.ledger.commit(
         ev.DestroyTried(rental_id=rental_id, at=shell.wall_clock(), accepted=accepted, error=error)
-    )
-
-
-async def stop(shell: Shell, rental_id: str) -> None:
-    """Send one stop: GPU billing ends, the disk and its storage price stay."""
-    rental = shell.ledger.rental(rental_id)
-    assert rental.instance_id is not None
-    error: str | None = "no answer"
-    with trio.move_on_after(REQUEST_TIMEOUT_S):
-        try:
-            await shell.provider.stop_instance(rental.instance_id)
-            error = None
-        except ProviderError as exc:
-            error = str(exc)
-    shell.ledger.commit(
-        ev.StopTried(
-            rental_id=rental_id, at=shell.wall_clock(), accepted=error is None, error=error
-        )
     )
 
 

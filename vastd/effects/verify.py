@@ -18,6 +18,9 @@ _log = logging.getLogger(__name__)
 _VRAM_SHARE: Final = 0.94  # guess, from published nvidia-smi totals of 23,028 to 24,576 MiB
 
 
+# sshd comes up seconds after Vast says "running", while the machine bills: a refusal costs nobody
+# anything, so the first tries follow quickly, each after twice as long as the one before.
+FIRST_RETRY_S: Final = 0.25  # guess
 ATTACH_S: Final = 5.0  # REQUIREMENTS SSH-07: "wait a few seconds" after attaching a key
 
 
@@ -26,10 +29,11 @@ async def verify(shell: Shell, rental_id: str) -> None:
 
     The time budget counts from the phase's persisted start, so a restart does not renew it.
     """
+    spacing_s = FIRST_RETRY_S
     while True:
         rental = shell.ledger.rental(rental_id)
         try:
-            facts = await _look(shell, rental)
+            facts = await look(shell, rental)
         except SshAuthRejected as exc:
             if not await _attach_key(shell, rental, exc):
                 return
@@ -44,12 +48,18 @@ async def verify(shell: Shell, rental_id: str) -> None:
                 _end(shell, rental_id, Trigger.SSH_FAILED, str(exc))
                 return
         else:
-            _ready(shell, rental_id, facts)
+            became_ready(shell, rental_id, facts)
             return
-        await trio.sleep(shell.limits.ssh_spacing_s)
+        await trio.sleep(min(spacing_s, shell.limits.ssh_spacing_s))
+        spacing_s *= 2
 
 
-async def _look(shell: Shell, rental: Rental) -> BoxFacts:
+async def look(shell: Shell, rental: Rental) -> BoxFacts:
+    """Return what the machine is, proven to be what was ordered and ready for work.
+
+    Raises:
+        SshError, HardwareMismatch: it cannot be asked, or is another one.
+    """
     async with shell.boxes.open(target(shell, rental)) as box:
         facts = await box.probe()
         _check(rental, facts)
@@ -142,7 +152,8 @@ def _end(shell: Shell, rental_id: str, trigger: Trigger, why: str) -> None:
     )
 
 
-def _ready(shell: Shell, rental_id: str, facts: BoxFacts) -> None:
+def became_ready(shell: Shell, rental_id: str, facts: BoxFacts) -> None:
+    """Record that the machine can be used, unless something else was decided meanwhile."""
     now = shell.wall_clock()
     shell.observed.note(
         rental_id,
@@ -150,7 +161,9 @@ def _ready(shell: Shell, rental_id: str, facts: BoxFacts) -> None:
         unreachable_since=None,
         disk_free_bytes=facts.disk_free_bytes,
     )
-    if shell.ledger.rental(rental_id).phase is not Phase.VERIFYING:
+    rental = shell.ledger.rental(rental_id)
+    back = rental.phase is Phase.READY and rental.start_asked_at is not None
+    if rental.phase is not Phase.VERIFYING and not back:
         return
     first = facts.gpus[0]
     shell.ledger.commit(

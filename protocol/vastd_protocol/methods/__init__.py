@@ -15,6 +15,7 @@ MODULE_OF: Final[dict[str, str]] = {
     "task": "task",
     "offer": "offer",
     "rental": "rental",
+    "policy": "policy",
     "reconcile": "rental",
     "job": "job",
     "setup": "setup",

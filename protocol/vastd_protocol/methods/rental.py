@@ -42,6 +42,9 @@ class RentalView(View, frozen=True, kw_only=True):
     ready_at: str | None = None
     ended_at: str | None = None
     deadline_at: str | None = None
+    wanted: str | None = None  # `stopped` or `running`: asked for by the user, and not so yet
+    stopped_at: str | None = None  # while it is stopped: since when
+    storage_dph_usd: float | None = None  # what its disk costs per hour, also while stopped
     lease_expires_at: str | None = None
     lease_armed: bool | None = None
     budget_usd: float | None = None
@@ -49,6 +52,7 @@ class RentalView(View, frozen=True, kw_only=True):
     status: str | None = None
     status_msg: str | None = None
     jobs: list[str] = field(default_factory=list)
+    unfinished_jobs: list[str] = field(default_factory=list)  # of `jobs`
     last_heartbeat_at: str | None = None
     gpu_util: float | None = None
     warnings: list[str] = field(default_factory=list)
@@ -127,6 +131,24 @@ class RentalDestroyParams(Mutation, frozen=True, kw_only=True):
     force: bool = False
     reason: str | None = None
     collect: bool = True
+
+
+class RentalStopParams(Mutation, frozen=True, kw_only=True):
+    """Collect, then give the GPU back and keep the disk. `force` needs `reason` and ends an active
+    job first (TERM, grace, KILL)."""
+
+    rental: str | None = None
+    project: str | None = None
+    force: bool = False
+    reason: str | None = None
+    collect: bool = True
+
+
+class RentalStartParams(Mutation, frozen=True, kw_only=True):
+    """Have a stopped machine back: it bills its GPU again as soon as Vast has it free."""
+
+    rental: str | None = None
+    project: str | None = None
 
 
 class RentalCollectParams(Mutation, frozen=True, kw_only=True):
@@ -225,6 +247,16 @@ DESTROY = Method(
     "Decide the end of a rental; the daemon carries it out and proves it",
     mutates=True,
 )
+STOP = Method(
+    "rental.stop",
+    RentalStopParams,
+    RentalView,
+    "Decide that a machine is stopped; its disk is kept and billed",
+    mutates=True,
+)
+START = Method(
+    "rental.start", RentalStartParams, RentalView, "Start a stopped machine again", mutates=True
+)
 COLLECT = Method(
     "rental.collect", RentalCollectParams, CollectedView, "Bring results home now", mutates=True
 )
@@ -232,4 +264,4 @@ RECONCILE = Method(
     "reconcile.run", ReconcileParams, ReconcileView, "Compare with Vast now", mutates=True
 )
 
-METHODS = (CREATE, LIST, GET, EXPLAIN, DESTROY, COLLECT, RECONCILE)
+METHODS = (CREATE, LIST, GET, EXPLAIN, DESTROY, STOP, START, COLLECT, RECONCILE)

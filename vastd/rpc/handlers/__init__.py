@@ -11,6 +11,8 @@ from vastd.rpc.handlers import (
     following,
     jobs,
     money,
+    pausing,
+    policies,
     records,
     rentals,
     setup,
@@ -19,4 +21,16 @@ from vastd.rpc.handlers import (
 
 def all_handlers() -> list[Handler[Context, Any, Any]]:
     """Return the handlers of every method."""
-    return collect(access, choosing, daemons, following, jobs, money, records, rentals, setup)
+    return collect(
+        access,
+        choosing,
+        daemons,
+        following,
+        jobs,
+        money,
+        pausing,
+        policies,
+        records,
+        rentals,
+        setup,
+    )

@@ -9,12 +9,13 @@ from vastd.core.job import Needs
 from vastd.core.money import to_usd
 from vastd.core.rental import Phase, Policy, Rental, Trigger
 from vastd.effects.collect import bring_home, outputs_of
-from vastd.errors import InvalidRequest, JobActive, StoreDamaged
+from vastd.errors import InvalidRequest, JobActive, StoreDamaged, TransferFailed
 from vastd.renting import check_name, free_name, live_names, planned, require_renting
 from vastd.rpc.context import Context
 from vastd.rpc.dispatch import Call, handles
 from vastd.rpc.handlers.access import reachable
 from vastd.rpc.handlers.asked import needs_of, policy_of
+from vastd.rpc.handlers.pausing import uncollected
 from vastd.rpc.handlers.resolve import find_rental
 from vastd.rpc.views.rental import explain_view, inventory_view, stranger_view
 from vastd.store.store import StoredEvent
@@ -136,6 +137,14 @@ async def destroy(ctx: Context, params: wire.RentalDestroyParams, call: Call) ->
             f"job {active[0].job_id!r} runs on rental {rental.name!r}; nothing was destroyed",
             hint=f"`vastctl job cancel {active[0].job_id}` ends it first; "
             "`--force --reason TEXT` ends both",
+        )
+    left = uncollected(ctx, rental) if rental.phase is Phase.STOPPED else None
+    if left is not None and params.collect and not params.force:
+        raise TransferFailed(
+            f"rental {rental.name!r} is stopped, and the results of job {left!r} are only on its "
+            "disk; nothing was destroyed",
+            hint=f"`vastctl start {rental.name}` and then destroy it brings them home; "
+            "`--no-collect` gives them up",
         )
     return ctx.commit(
         call,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
-from vastd.core import billing, cap_watchdogs, story, watchdogs
+from vastd.core import alarms, billing, cap_watchdogs, story, watchdogs
 from vastd.core import events as ev
 from vastd.core.instants import maybe, rfc3339
 from vastd.core.job import Job
@@ -65,16 +65,26 @@ def rental_view(
         created_at=rfc3339(rental.created_at),
         ready_at=maybe(rental.ready_at),
         ended_at=maybe(rental.ended_at),
-        deadline_at=maybe(rental.deadline_at),
+        deadline_at=None if rental.paused_at is not None else maybe(rental.deadline_at),
+        wanted=_wanted(rental),
+        stopped_at=maybe(rental.phase_since if rental.phase is Phase.STOPPED else None),
+        storage_dph_usd=to_usd(billing.storage_rate(rental, row)) if live else None,
         budget_usd=None if rental.policy.budget is None else to_usd(rental.policy.budget),
         ssh=ssh_view(row) if live else None,
         status=row.status if row and live else None,
         status_msg=row.status_msg if row and live else None,
         jobs=[job.job_id for job in jobs],
+        unfinished_jobs=[job.job_id for job in jobs if not job.finished],
         last_heartbeat_at=maybe(seen.beat.at if seen.beat else None),
         gpu_util=seen.gpu_util if live else None,
         warnings=_warnings(rental, seen, write_error),
     )
+
+
+def _wanted(rental: Rental) -> str | None:
+    if rental.pause is not None and rental.phase is not Phase.STOPPED:
+        return "stopped"
+    return "running" if rental.start_asked_at is not None else None
 
 
 def ssh_view(row: Instance | None, proven: Endpoint | None = None) -> SshView | None:
@@ -122,7 +132,7 @@ def stranger_view(row: Instance) -> StrangerView:
 
 
 def explain_view(
-    rental: RentalView, record: Rental, trail: Sequence[StoredEvent], watch: watchdogs.Watch,
+    rental: RentalView, record: Rental, trail: Sequence[StoredEvent], watch: alarms.Watch,
     now: float,
 ) -> ExplainView:  # fmt: skip
     """Return the whole story of one rental. `trail`: its events and its jobs', oldest first."""
@@ -130,7 +140,7 @@ def explain_view(
         rental=rental,
         timeline=[step_view(stored) for stored in trail],
         phases=_phases(record, now),
-        watchdogs=[_watchdog(dog, watch) for dog in cap_watchdogs.ALL],
+        watchdogs=[watchdog_view(dog, watch) for dog in cap_watchdogs.ALL],
     )
 
 
@@ -163,7 +173,8 @@ def _phases(rental: Rental, now: float) -> list[PhaseCostView]:
     return found
 
 
-def _watchdog(dog: watchdogs.Watchdog, watch: watchdogs.Watch) -> WatchdogView:
+def watchdog_view(dog: watchdogs.Watchdog, watch: alarms.Watch) -> WatchdogView:
+    """Return what one watchdog looks at and when it would act."""
     alarm = dog.check(watch) if watch.rental.phase is not Phase.GONE else None
     if alarm is not None:
         why = alarm.action.why

@@ -1,0 +1,45 @@
+"""`policy.*`: what one rental is allowed, and what the watchdogs make of it."""
+
+from msgspec import field
+
+from vastd_protocol.method import Method, Mutation, View
+from vastd_protocol.methods.rental import RentalRef, WatchdogView
+
+
+class PolicyView(View, frozen=True, kw_only=True):
+    """The limits of one rental. Durations in seconds; null: no such limit."""
+
+    rental_id: str
+    name: str
+    phase: str
+    budget_usd: float | None = None
+    max_runtime_s: float | None = None
+    idle_s: float | None = None  # null: idleness is only warned about
+    grace_s: float | None = None
+    keep: bool = False  # keep the machine when its jobs are done
+    max_dph_usd: float | None = None
+    heartbeat_path: str | None = None
+    heartbeat_interval_s: float | None = None
+    checkpoint_path: str | None = None
+    deadline_at: str | None = None  # null: not rented yet, or it stands still as asked
+    cost_usd: float = 0.0
+    budget_left_usd: float | None = None
+    watchdogs: list[WatchdogView] = field(default_factory=list)
+
+
+class PolicySetParams(Mutation, frozen=True, kw_only=True):
+    """`changes`: by key (`budget_usd`, `max_runtime_s`, `idle_s`, `grace_s`, `keep`) the new value.
+    A limit that is over already is refused unless `even_if_it_ends`."""
+
+    rental: str | None = None
+    project: str | None = None
+    changes: dict[str, float | bool | None] = field(default_factory=dict)
+    even_if_it_ends: bool = False
+
+
+GET = Method("policy.get", RentalRef, PolicyView, "Return the limits of one rental")
+SET = Method(
+    "policy.set", PolicySetParams, PolicyView, "Change the limits of one rental", mutates=True
+)
+
+METHODS = (GET, SET)
