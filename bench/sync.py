@@ -13,7 +13,10 @@ import trio
 from bench.report import Row
 from jobs.transfer_rig import a_box, silent
 from ssh.sshd_rig import Sshd
+from vastd.jobs.known_sums import LocalSums
 from vastd.jobs.port import Box, ProjectSource
+from vastd.jobs.remote_sums import RemoteSums
+from vastd.jobs.sync import KnownFiles
 
 LIMIT = 1.3  # DESIGN 5
 DIRECTORIES = 40
@@ -81,6 +84,8 @@ class _Both:
             for place in (self._sshd.workspace / "project", self._plain):
                 shutil.rmtree(place, ignore_errors=True)
             (self._sshd.workspace / ".vastd" / "sync" / "project").unlink(missing_ok=True)
+            # A first sync finds a daemon that knows nothing of either side's files.
+            self._box._known = KnownFiles(here=LocalSums(), there=RemoteSums())  # type: ignore[attr-defined]
             first.append(await self._pair(root))
             if again:
                 _change(root, number)

@@ -37,8 +37,14 @@ def spawn(
     options: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
 ) -> "subprocess.Popen[bytes]":
     """Start vastd in a session of its own, so that no terminal's end ends it; log to `log`."""
-    log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    except OSError as exc:
+        raise CliError(
+            f"cannot start vastd: its log {log} cannot be written: {exc.strerror}",
+            hint="set VASTD_STATE_DIR to a directory of yours",
+        ) from exc
     try:
         return subprocess.Popen(
             # vastd begins a new log file when this one has grown large.
@@ -63,12 +69,14 @@ def await_answer(
     ended: Callable[[], int | None],
     log: Path,
     *,
+    since: int = 0,
     limit_s: float = START_S,
     pause: Callable[[float], None] = time.sleep,
 ) -> DaemonStatusView:
     """Return the status of a daemon that was just started, as soon as it answers.
 
-    `ended` gives the exit code of the process once it has one.
+    `ended` gives the exit code of the process once it has one; what it logged begins at byte
+    `since`.
 
     Raises:
         CliError: it ended, or does not answer in time; the end of its log is told.
@@ -84,33 +92,42 @@ def await_answer(
             if code is not None:
                 # Nothing will listen any more; what it wrote last says why.
                 raise CliError(
-                    f"vastd ended at once with code {code}{tail_text(log)}",
+                    f"vastd ended at once with code {code}{tail_text(log, since)}",
                     hint=f"its whole log: {log}",
                     exit_code=code if 0 < code < 125 else 1,
                 ) from None
             if time.monotonic() >= deadline:
                 raise CliError(
-                    f"vastd was started and does not answer within {limit_s:g} s{tail_text(log)}",
+                    f"vastd was started and does not answer within {limit_s:g} s{tail_text(log, since)}",
                     hint=f"its whole log: {log}",
                 ) from None
         pause(LOOK_EVERY_S)
 
 
-def tail(log: Path, lines: int = TAIL_LINES) -> list[str]:
-    """Return the last lines of a log; none if it cannot be read."""
+def log_size(log: Path) -> int:
+    """Return how many bytes a log holds; 0 when there is none."""
+    try:
+        return log.stat().st_size
+    except OSError:
+        return 0
+
+
+def tail(log: Path, lines: int = TAIL_LINES, since: int = 0) -> list[str]:
+    """Return the last lines of a log from byte `since` on; none if it cannot be read."""
     try:
         with log.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - max(TAIL_BYTES, 400 * lines)))
+            first = since if since <= size else 0  # it was begun anew meanwhile
+            file.seek(max(first, size - max(TAIL_BYTES, 400 * lines)))
             text = file.read().decode(errors="replace")
     except OSError:
         return []
     return text.splitlines()[-lines:]
 
 
-def tail_text(log: Path) -> str:
+def tail_text(log: Path, since: int = 0) -> str:
     """Return the end of a log as part of a message, or nothing."""
-    found = tail(log)
+    found = tail(log, since=since)
     return ":\n  " + "\n  ".join(found) if found else ""
 
 

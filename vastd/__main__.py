@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from vastd.errors import ConfigError, StoreLocked, VastdError
+from vastd.errors import ConfigError, StoreLocked, StoreTooNew, VastdError
 from vastd.journal import PLAIN_FORMAT, JournalFormatter, to_journal
+from vastd.log_calm import Calm
 from vastd.log_file import log_to_file
 from vastd.service_manager import ServiceManager
 from vastd_protocol.errors import ExitCode
@@ -87,6 +88,8 @@ def _quiet_libraries() -> None:
     """Third parties log every connection at INFO; our log tells the story of rentals."""
     for name in ("asyncssh", "httpx2", "httpcore2", "trio-websocket"):
         logging.getLogger(name).setLevel(logging.WARNING)
+    # Without free descriptors trio logs a traceback ten times a second until there are some.
+    logging.getLogger("trio.serve_listeners").addFilter(Calm())
 
 
 async def _run(config: Path | None, simulate: bool, manager: ServiceManager) -> None:
@@ -118,8 +121,8 @@ def _fail(exc: VastdError, manager: ServiceManager | None = None) -> int:
     sys.stderr.write(f"vastd: {exc}\n")
     if exc.hint:
         sys.stderr.write(f"hint: {exc.hint}\n")
-    if isinstance(exc, ConfigError):
-        return ExitCode.AUTH_OR_CONFIG
+    if isinstance(exc, (ConfigError, StoreTooNew)):
+        return ExitCode.AUTH_OR_CONFIG  # systemd does not try these again: no restart heals them
     if isinstance(exc, StoreLocked):
         return ExitCode.REFUSED
     return ExitCode.FAILED

@@ -14,7 +14,7 @@ from vastd.config.views import FIXED_AT_START, config_view, setting_view
 from vastd.core.limits import Caps, Limits
 from vastd.core.money import Micros, from_usd
 from vastd.core.rental import Policy
-from vastd.errors import InvalidRequest
+from vastd.errors import ConfigError, InvalidRequest
 from vastd_protocol.methods.config import ConfigView, SettingView, Value
 
 
@@ -129,6 +129,14 @@ class ConfigurationHolder:
         self.config = set_value(self.config.path, key, value, self._environ)
         self.on_change()
         return setting_view(self.config, key, started=self.started)
+
+    def error_on_disk(self) -> str | None:
+        """Return why the file could not be used if vastd were started now; None if it could."""
+        try:
+            load(self.config.path, self._environ)
+        except ConfigError as exc:
+            return str(exc)
+        return None
 
     def reload(self) -> list[str]:
         """Read the file again; return the keys whose value changed.

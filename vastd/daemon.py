@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 import trio
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from vastd.config.load import load
 from vastd.configuration import ConfigurationHolder
@@ -198,6 +198,7 @@ def _context(
             shell,
             key_origin=account.key_origin,
             identity=identity,
+            config_error=config.error_on_disk,
             simulated=simulated,
             managed=manager.present,
         ),
@@ -246,7 +247,9 @@ async def _rebuild(context: Context) -> None:
     while True:
         try:
             if shell.locked() is not None:
-                adopt_orphans(shell, context.config.policy())
+                policy = structs.replace(context.config.policy(), budget=context.config.caps()[0])
+                if adopt_orphans(shell, policy):
+                    context.poller.hurry()  # the inventory calls them orphans until the next one
         except StoreError as exc:
             _log.error("machines not taken over: %s", exc)  # again at the next change
         await shell.ledger.wait_changed()

@@ -25,6 +25,7 @@ async def examine(
     *,
     key_origin: Callable[[], str | None],
     identity: Callable[[], Path],
+    config_error: Callable[[], str | None],
     simulated: bool,
     managed: bool,
 ) -> DoctorView:
@@ -39,6 +40,7 @@ async def examine(
         *(_tool(name, package) for name, package in TOOLS),
         _disk(shell.state_dir),
         _store(shell),
+        _config(config_error()),
         _private(shell.state_dir),
         *service_checks(Service.of_this_user(), managed=managed, simulated=simulated),
     ]
@@ -134,6 +136,15 @@ def _store(shell: Shell) -> CheckView:
             "free some space or make the directory writable",
         )  # fmt: skip
     return _check("store", "ok", "the store is whole and writable")
+
+
+def _config(error: str | None) -> CheckView:
+    if error is None:
+        return _check("config", "ok", "the configuration can be read")
+    return _check(
+        "config", "blocker", f"the configuration on disk cannot be used: {error}; what vastd read "
+        "before is in force, and the next start fails", "correct the file, then `vastctl doctor`",
+    )  # fmt: skip
 
 
 def _private(state_dir: Path) -> CheckView:

@@ -214,7 +214,7 @@ class Ledger:
 
         What was kept in memory only is written, and announced with its place in the trail.
         """
-        if not self._unsaved and self.write_error is None:
+        if not self._unsaved and self.write_error is None and self._in_place():
             return
         if self._reserve_used is not None and self._on_room():
             self._reserve_used = None
@@ -222,6 +222,15 @@ class Ledger:
             self._announce(self._write([], {}, {}, None))
         except StoreError as exc:
             _log.debug("still not on disk: %s", exc)
+
+    def _in_place(self) -> bool:
+        """A store that was removed under us is noticed at the next look, not at the next change."""
+        try:
+            self._store.require_in_place()
+        except StoreError as exc:
+            _log.error("%s", exc)
+            self.write_error = str(exc)
+        return self.write_error is None
 
     def _apply(self, rentals: dict[str, Rental], jobs: dict[str, Job]) -> None:
         self.rentals.update(rentals)

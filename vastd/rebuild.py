@@ -5,6 +5,7 @@ budgets, deadlines) is not known any more.
 """
 
 import logging
+from typing import Final
 
 from msgspec import structs
 
@@ -16,6 +17,8 @@ from vastd.core.rental import Order, Phase, Policy, RateSegment, Rental
 from vastd.shell import Shell
 
 _log = logging.getLogger(__name__)
+
+LOOK_S: Final = 3600.0  # guess: time to fetch what is on a machine whose limits are lost
 
 
 def adopt_orphans(shell: Shell, policy: Policy) -> int:
@@ -35,8 +38,8 @@ def adopt_orphans(shell: Shell, policy: Policy) -> int:
 
 
 def _record(row: Instance, rental_id: str, policy: Policy, now: float) -> Rental:
-    """Return a rental made of what the row tells. Its deadline counts from now, because the old
-    one is lost; its bill from the instance's start, so that it is not understated."""
+    """Return a rental made of what the row tells. Its deadline and its bill count from the
+    instance's start: limits that are lost become those of the configuration, not none."""
     began = row.start_at if row.start_at is not None else now
     rate = row.dph if row.dph is not None else Micros(0)
     offer = Offer(
@@ -63,8 +66,10 @@ def _record(row: Instance, rental_id: str, policy: Policy, now: float) -> Rental
         phase=Phase.READY if row.status == InstanceStatus.RUNNING else Phase.STOPPED,
         phase_since=now,
         purpose="interactive",
+        taken_over=True,
         instance_id=row.instance_id,
         create_sent_at=began,
-        deadline_at=now + policy.max_runtime_s,
+        # Whoever has to look at it first gets the time for that.
+        deadline_at=max(began + policy.max_runtime_s, now + LOOK_S),
         rates=(RateSegment(began, rate),),
     )

@@ -372,6 +372,20 @@ def test_a_stop_we_asked_for_is_believed_at_the_first_reading_after_it_was_accep
     assert account.list(30, a_row("exited")) == ["instance_stopped"]
 
 
+def test_one_late_row_does_not_undo_a_stop_that_vast_accepted() -> None:
+    stopped = a_rental(
+        Phase.STOPPED, pause=Pause(at=T0, why="lunch"), stop_tried_at=T0, stop_accepted=True
+    )
+    account = Account(stopped)
+    account.list(10, a_row("exited"))
+
+    assert "instance_resumed" not in account.list(20, a_row("running"))
+    assert account.list(30, a_row("exited")) == ["billing_changed"]
+    for at in (40, 50, 60):
+        account.list(at, a_row("running"))
+    assert account.rental.phase is Phase.READY  # somebody started it elsewhere
+
+
 def test_a_machine_that_stood_still_was_neither_silent_nor_idle() -> None:
     account = Account(a_rental(Phase.STOPPED))
     account.list(10, a_row("exited", gpu_util=0.0))

@@ -1,6 +1,7 @@
 """Machines that fail: what the daemon does with each, on virtual time, and what it costs."""
 
 from collections.abc import AsyncIterator
+from itertools import pairwise
 
 import pytest
 import trio
@@ -14,7 +15,10 @@ from vastd.core.job import JobState, Needs
 from vastd.core.labels import make_label
 from vastd.core.market import Offer
 from vastd.core.money import Micros, from_usd
-from vastd.core.rental import Phase, Trigger
+from vastd.core.rental import Phase, Rental, Trigger
+from vastd.effects import verify as verifying
+from vastd.jobs.port import BoxFacts
+from vastd.shell import Shell
 from vastd.simulator.contracts import RentOrder
 from vastd.simulator.faults import FaultKind, MachineFault, MachineFaultKind
 
@@ -170,6 +174,28 @@ async def test_a_machine_that_cannot_serve_is_ended_and_another_one_rented(
         if cause is Trigger.SSH_FAILED:
             verifying = dict(failed.phases)[Phase.VERIFYING] - EPOCH
             assert 300 <= at_of(daemon, ev.EndDecided, failed) - verifying < 335
+
+
+async def test_a_silent_machine_is_tried_quickly_at_first_and_at_the_set_spacing_later(
+    autojump_clock: MockClock, lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[float] = []
+    look = verifying.look
+
+    async def noted(shell: Shell, rental: Rental) -> BoxFacts:
+        tried.append(trio.current_time())
+        return await look(shell, rental)
+
+    monkeypatch.setattr(verifying, "look", noted)
+    lab.market.afflict(MachineFault(kind=MachineFaultKind.SSH_REFUSED))
+    async with lab.boot() as daemon:
+        daemon.submit(*WORK, project=lab.project)
+        await daemon.until(lambda: len(tried) >= 10, within_s=HOUR)
+
+    gaps = [later - earlier for earlier, later in pairwise(tried[:10])]
+    pauses = [0.25, 0.5, 1, 2, 4, 8, 15, 15, 15]
+    # A refusal itself takes a fraction of a second there.
+    assert all(p <= gap < p + 0.25 for p, gap in zip(pauses, gaps, strict=True)), gaps
 
 
 async def test_a_refused_login_is_healed_by_attaching_our_key_once(

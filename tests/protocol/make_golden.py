@@ -60,7 +60,7 @@ VALUES: dict[str, Any] = {
     "RentalStopParams.collect": False,
     "RentalStopParams.reason": "back tomorrow",
     "RentalView.wanted": "stopped",
-    "PolicySetParams.changes": {"budget_usd": 5.0, "keep": True, "idle_s": None},
+    "PolicySetParams.changes": {"budget_usd": 5.0, "keep": True},
     "RentalView.phase": "ready",
     "RentalView.status": "running",
     "RentalView.status_msg": "success, running pytorch/pytorch",

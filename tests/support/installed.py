@@ -35,6 +35,7 @@ class Installed:
         self.project = root / "project"
         self.daemon: subprocess.Popen[bytes] | None = None
         self.enter: list[str] = []  # words before `vastd`: a namespace or user to run it in
+        self.by_client: int | None = None  # the pid of a daemon that `daemon start` started
         for made in (self.home, self.project):
             made.mkdir()
         config = root / "config.toml"
@@ -86,6 +87,18 @@ class Installed:
         self.daemon.send_signal(signal.SIGTERM)
         return self.daemon.wait(LIMIT_S)
 
+    def start_by_client(self) -> dict:  # type: ignore[type-arg]
+        """Start the daemon as its user does, by `vastctl daemon start`; return its status."""
+        status = self.json("daemon", "start", "--simulate")
+        self.by_client = status["daemon"]["pid"]
+        return status
+
+    def stop_by_client(self) -> dict:  # type: ignore[type-arg]
+        """Stop that daemon; return what it leaves running."""
+        left = self.json("daemon", "stop")
+        self.by_client = None
+        return left
+
     def log(self) -> str:
         """Return what the daemon logged."""
         return (self.root / "vastd.log").read_text()
@@ -116,8 +129,8 @@ class Installed:
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
-    def wait_for(self, kind: str, *, after: int = 0) -> dict:  # type: ignore[type-arg]
-        """Return the first event of that kind, following the trail from its beginning."""
+    def wait_for(self, kind: str, *, after: int = 0, job_id: str | None = None) -> dict:  # type: ignore[type-arg]
+        """Return the first event of that kind, of any job or one, following the trail."""
         words = [self.program("vastctl"), "--json", "events", "-f", "--after", str(after)]
         with subprocess.Popen(
             words, env=self.env, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
@@ -126,7 +139,7 @@ class Installed:
             try:
                 for line in follower.stdout:
                     event = json.loads(line)
-                    if event.get("kind") == kind:
+                    if event["kind"] == kind and job_id in (None, event["job_id"]):
                         return event
             finally:
                 follower.kill()
@@ -167,6 +180,9 @@ class Installed:
         """End everything that was started."""
         if self.daemon is not None and self.daemon.poll() is None:
             self.kill()
+        if self.by_client is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self.by_client, signal.SIGKILL)
         if (self.state / "simulator" / "service.json").exists():
             with suppress(OSError):  # it may have ended by itself
                 self.simulator("/sim/shutdown", b"{}")

@@ -3,7 +3,7 @@
 from argparse import ArgumentParser
 from typing import Final
 
-from msgspec import DecodeError
+from msgspec import DecodeError, Raw
 from msgspec.json import decode
 
 from vastctl.client import new_request_id
@@ -78,16 +78,21 @@ def _text(value: Value) -> str:
 
 def _set(ctx: Context) -> int:
     changes = [_change(text) for text in ctx.args.settings]
+    bodies: list[bytes] = []
     for key, value in changes:
         wish = config.ConfigSetParams(key=key, value=value, request_id=new_request_id())
         body = ctx.client.raw(config.SET, wish)
         if ctx.json:
-            ctx.emit(body)
+            bodies.append(body)
             continue
         setting = ctx.client.view(config.SET, body)
         ctx.screen.step("info", f"{setting.key} = {_text(setting.value)} ({setting.origin})")
         if setting.note:
             ctx.screen.step("warning", f"{setting.key} {setting.note}")
+    if len(bodies) == 1:
+        ctx.emit(bodies[0])
+    elif bodies:
+        ctx.emit_own({"settings": [Raw(body) for body in bodies]})
     return ExitCode.OK
 
 

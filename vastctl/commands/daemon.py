@@ -11,9 +11,9 @@ from vastctl.client import new_request_id
 from vastctl.commands.ls import inventory_lines
 from vastctl.context import Context
 from vastctl.daemon_log import log_path, show_log
-from vastctl.errors import CliError, ConnectionLost, DaemonAbsent
+from vastctl.errors import AnswerLate, CliError, ConnectionLost, DaemonAbsent
 from vastctl.link import candidates
-from vastctl.spawn import await_answer, await_end, spawn
+from vastctl.spawn import START_S, await_answer, await_end, log_size, spawn
 from vastctl.table import pairs, table
 from vastctl.units import SERVICE, SOCKET
 from vastd_protocol import paths
@@ -22,6 +22,7 @@ from vastd_protocol.methods import daemon
 from vastd_protocol.methods import rental as rentals
 from vastd_protocol.methods.daemon import DaemonStatusView
 
+ASK_S: Final = 10.0  # guess: a status is answered from memory, at once
 ACTIONS: Final = {
     "start": "start vastd in the background and wait until it answers",
     "stop": "stop it; machines and jobs go on, nothing is destroyed",
@@ -128,13 +129,11 @@ def _start_now(ctx: Context) -> int:
             hint="set VASTD_SOCKET to a shorter path",
             exit_code=ExitCode.AUTH_OR_CONFIG,
         )
-    process = spawn(["--simulate"] if ctx.args.simulate else [], log_path(), environment)
-    limit_s = ctx.args.timeout
-    status = (
-        await_answer(ctx.client, process.poll, log_path(), limit_s=limit_s)
-        if limit_s
-        else await_answer(ctx.client, process.poll, log_path())
-    )
+    log = log_path()
+    since = log_size(log)
+    process = spawn(["--simulate"] if ctx.args.simulate else [], log, environment)
+    limit_s = ctx.args.timeout or START_S
+    status = await_answer(ctx.client, process.poll, log, since=since, limit_s=limit_s)
     body = ctx.client.raw(daemon.STATUS, daemon.STATUS.params())
     # It goes on without us on purpose; without this the interpreter would warn of it.
     process.returncode = 0
@@ -169,7 +168,7 @@ def _stop(ctx: Context) -> int:
         if holder in (None, service.service.pid):
             return _stop_service(ctx, service)
     try:
-        pid = ctx.client.call(daemon.STATUS, daemon.STATUS.params()).daemon.pid
+        pid = ctx.client.view(daemon.STATUS, _ask(ctx)).daemon.pid
     except DaemonAbsent as gone:
         ctx.screen.note(f"{gone}: nothing to stop")
         return ExitCode.OK
@@ -222,9 +221,32 @@ def _tell_stopped(ctx: Context, pid: int, body: bytes) -> None:
         )
 
 
+def _ask(ctx: Context) -> bytes:
+    """Return the daemon's status.
+
+    Raises:
+        CliError: it does not answer: it hangs, or systemd listens for one that does not start.
+    """
+    try:
+        return ctx.client.raw(daemon.STATUS, daemon.STATUS.params(), limit_s=ASK_S)
+    except AnswerLate as exc:
+        holder = manager.holder(paths.state_dir())
+        service = manager.here(os.environ, ctx.args.socket)
+        if holder is None and service is not None:
+            what = f"vastd does not start: {SERVICE} is {service.service.active}"
+            raise CliError(what, hint="`vastctl daemon logs` says why") from exc
+        who = "whoever listens at its socket" if holder is None else f"vastd (pid {holder})"
+        raise CliError(
+            f"{who} accepts connections and does not answer",
+            hint="`vastctl daemon logs` may say why; ending it hard loses nothing on record: "
+            f"`kill -9 {holder or 'PID'}`, then `vastctl daemon start`",
+            exit_code=ExitCode.TIMED_OUT,
+        ) from exc
+
+
 def _status(ctx: Context) -> int:
     try:
-        body = ctx.client.raw(daemon.STATUS, daemon.STATUS.params())
+        body = _ask(ctx)
     except (ConnectionLost, DaemonAbsent) as gone:
         service = manager.here(os.environ, ctx.args.socket)
         if service is not None and service.service.active == "failed":

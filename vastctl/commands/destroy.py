@@ -3,6 +3,8 @@
 from argparse import ArgumentParser
 from typing import Final
 
+from msgspec import Raw
+
 from vastctl import values, words
 from vastctl.client import DaemonError, new_request_id
 from vastctl.context import Context
@@ -82,9 +84,16 @@ def run(ctx: Context) -> int:
     elif bodies:
         ctx.screen.say("the end is decided; vastd carries it out: see `vastctl ls`")
     if ctx.json:
-        for body in bodies.values():
-            ctx.emit(body)
+        _emit(ctx, list(bodies.values()))
     return code
+
+
+def _emit(ctx: Context, bodies: list[bytes]) -> None:
+    """Write one document: the machine that was meant, or the list of those that were."""
+    if ctx.args.all or len(ctx.args.rentals) > 1:
+        ctx.emit_own({"rentals": [Raw(body) for body in bodies]})
+    elif bodies:
+        ctx.emit(bodies[0])
 
 
 def _named(ctx: Context, everything: bool) -> list[RentalView]:

@@ -61,8 +61,7 @@ def run(ctx: Context) -> int:
 
 def _wait(ctx: Context, watch: PhaseWatch, rental: RentalView) -> bytes:
     limit_s = ctx.args.timeout or STOP_WAIT_S
-    settled = ("stopped", "destroying", "gone")
-    if watch.follow([rental.rental_id], lambda seen: seen.phase in settled, limit_s=limit_s):
+    if watch.follow([rental.rental_id], _settled, limit_s=limit_s):
         raise CliError(
             f"machine {rental.name} was not seen stopped within {limit_s:g} s: it may still bill "
             f"{words.rate(rental.dph_usd)}",
@@ -76,6 +75,11 @@ def _wait(ctx: Context, watch: PhaseWatch, rental: RentalView) -> bytes:
             hint=f"see `vastctl explain {rental.name}`",
         )
     return body
+
+
+def _settled(seen: RentalView) -> bool:
+    stands_still = seen.phase == "stopped" and seen.wanted is None
+    return stands_still or seen.phase in ("destroying", "gone")
 
 
 def _tell(ctx: Context, rental: RentalView) -> None:

@@ -239,10 +239,6 @@ def _with_fields(rental: Rental, event: ev.RentalEvent) -> Rental:
             return structs.replace(rental, paused_at=at if rental.pause is not None else None)
         case ev.StopAsked() | ev.StopTried() | ev.StartAsked() | ev.StartTried():
             return _pausing(rental, event)
-        case ev.PolicyChanged(policy=policy, deadline_at=deadline):
-            # What was warned about was another limit.
-            warned = rental.warned - {"budget_warn", "idle"}
-            return structs.replace(rental, policy=policy, deadline_at=deadline, warned=warned)
         case ev.FoundAbsent(at=at, proof=proof):
             return _absent(rental, at, proof)
         case ev.Resurfaced(at=at, instance_id=found):
@@ -256,6 +252,16 @@ def _with_fields(rental: Rental, event: ev.RentalEvent) -> Rental:
                 # A new end: what takes too long again is shouted about again (I4).
                 warned=rental.warned - {"destroy_unconfirmed"},
             )
+        case _:
+            return _noted(rental, event)
+
+
+def _noted(rental: Rental, event: ev.RentalEvent) -> Rental:
+    match event:
+        case ev.PolicyChanged(policy=policy, deadline_at=deadline):
+            # What was warned about was another limit.
+            warned = rental.warned - {"budget_warn", "idle"}
+            return structs.replace(rental, policy=policy, deadline_at=deadline, warned=warned)
         case ev.BillingChanged(since=since, rate=rate):
             return structs.replace(rental, rates=_with_rate(rental.rates, since, rate))
         case ev.Warned(watchdog=name):
@@ -276,7 +282,8 @@ def _pausing(
             after = structs.replace(
                 rental,
                 pause=Pause(at=at, why=why, collect=collect),
-                paused_at=rental.paused_at if rental.phase is not Phase.STOPPED else at,
+                # A stop that takes a start back does not end the standing still before it.
+                paused_at=_still_since(rental, at),
                 start_asked_at=None,
                 stop_tried_at=None,
                 stop_accepted=False,
@@ -286,11 +293,24 @@ def _pausing(
         case ev.StopTried(accepted=accepted):
             return structs.replace(rental, stop_tried_at=at, stop_accepted=accepted)
         case ev.StartAsked():
+            # Whoever has it back wants to use it: that its jobs are done must not end it at once.
+            keep = rental.policy.keep or rental.ending is None
             return structs.replace(
-                rental, pause=None, start_asked_at=at, start_tried_at=None, start_accepted=False
+                rental,
+                policy=structs.replace(rental.policy, keep=keep),
+                pause=None,
+                start_asked_at=at,
+                start_tried_at=None,
+                start_accepted=False,
             )
         case ev.StartTried(accepted=accepted):
             return structs.replace(rental, start_tried_at=at, start_accepted=accepted)
+
+
+def _still_since(rental: Rental, at: float) -> float | None:
+    if rental.phase is Phase.STOPPED and rental.paused_at is None:
+        return at
+    return rental.paused_at
 
 
 def _resumed(rental: Rental, at: float) -> Rental:
@@ -303,7 +323,8 @@ def _resumed(rental: Rental, at: float) -> Rental:
         rental,
         collect_failures=0,
         collect_failed_at=None,
-        pause=None,
+        # A stop that Vast has not accepted yet is still wanted: a start sent before it came first.
+        pause=None if rental.stop_accepted else rental.pause,
         # A start is over when the machine can be used; one that only has to be emptied need not be.
         start_asked_at=rental.start_asked_at if rental.ending is None else None,
         deadline_at=deadline,

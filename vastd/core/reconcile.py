@@ -250,9 +250,22 @@ def _status(
         why = f"Vast reports {row.status}; its disk still exists and bills"
         asked = rental.pause is not None
         return [ev.InstanceStopped(rental_id=rid, at=now, why=why, asked=asked)]
-    if phase is Phase.STOPPED and row.status == InstanceStatus.RUNNING:
+    if (
+        phase is Phase.STOPPED
+        and row.status == InstanceStatus.RUNNING
+        and _is_back(rental, seen, row)
+    ):
         return [ev.InstanceResumed(rental_id=rid, at=now)]
     return []
+
+
+def _is_back(rental: Rental, seen: Sighting, row: Instance) -> bool:
+    """Whether a stopped machine runs again. One late row must not undo a stop that was asked for
+    and accepted: then it takes several, of which Vast says that they are meant so."""
+    if rental.pause is None or not rental.stop_accepted:
+        return True
+    meant = row.intended_status != InstanceStatus.STOPPED
+    return meant and seen.readings >= READINGS_TO_BELIEVE
 
 
 def _believed(rental: Rental, seen: Sighting) -> bool:

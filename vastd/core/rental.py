@@ -128,6 +128,7 @@ class Rental(Struct, frozen=True, kw_only=True):
     profile: str | None = None  # aris or arf; None: taken over, or older than profiles
     request_id: str | None = None  # of the call that made it: a repeat finds it again
     purpose: str = "job"  # job: ends when its jobs are done; interactive: the user ends it
+    taken_over: bool = False  # after a lost store: what its jobs left on it is not on record
     estimated_hours: float | None = None
     instance_id: int | None = None  # None until Vast gave one or a listing showed it
     create_sent_at: float | None = None  # I1: on disk before the request leaves

@@ -84,7 +84,7 @@ def next_step(
     if rental.quarantined is not None:
         return Step(do=Do.HOLD, why=rental.quarantined)
     if rental.pause is not None and rental.phase in _RUNNING:
-        return _pause(rental, rental.pause, jobs, limits)
+        return _pause(rental, rental.pause, jobs, seen, limits, now)
     match rental.phase:
         case Phase.VERIFYING:
             return Step(do=Do.VERIFY)
@@ -104,9 +104,13 @@ def next_step(
 _RUNNING: Final = frozenset({Phase.READY, Phase.BUSY, Phase.COLLECTING})
 
 
-def _pause(rental: Rental, pause: Pause, jobs: Sequence[Job], limits: Limits) -> Step:
+def _pause(
+    rental: Rental, pause: Pause, jobs: Sequence[Job], seen: Sighting, limits: Limits, now: float
+) -> Step:
     """Return what is next on a machine that shall be stopped: its job ends, its results come home,
-    then the GPU goes. A copy that fails does not keep it: the disk has the results."""
+    then the GPU goes. Neither a copy that fails nor silence keeps it: the disk has the results."""
+    if _may_run(rental, _active(jobs)) and _unreachable(seen, limits, now):
+        return _ask_to_stop(rental, limits, pause.why)
     if rental.phase is Phase.COLLECTING and pause.collect:
         return _collect(rental, jobs, limits)
     active = _active(jobs)
@@ -150,13 +154,14 @@ def situation(
 ) -> Situation:
     """Return how things stand on a machine that shall end."""
     if rental.phase is Phase.STOPPED:
-        lost = any(job.uncollected for job in jobs)
+        lost = rental.taken_over or any(job.uncollected for job in jobs)
         return Situation.UNREACHABLE if lost else Situation.SETTLED
     if _may_run(rental, _active(jobs)):
         deaf = _unreachable(seen, limits, now) or _beyond_us(rental, limits, now)
         return Situation.UNREACHABLE if deaf else Situation.JOB_ACTIVE
     if not any(job.uncollected for job in jobs):
-        return Situation.SETTLED
+        # What is on a machine that was taken over is not known: its disk is kept.
+        return Situation.COPY_FAILED if rental.taken_over else Situation.SETTLED
     if rental.collect_failures >= COLLECT_TRIES:
         return Situation.UNREACHABLE if _unreachable(seen, limits, now) else Situation.COPY_FAILED
     return Situation.UNCOLLECTED
@@ -210,6 +215,8 @@ def _end(rental: Rental, jobs: Sequence[Job], seen: Sighting, limits: Limits, no
             return _ask_to_stop(rental, limits, f"{ending.trigger}: {now_is}")
         case _ if rental.phase is Phase.STOPPED and rental.start_asked_at is not None:
             return _ask_to_start(rental, limits)  # the user fetches what its disk holds
+        case _ if rental.phase is Phase.STOPPED and rental.pause and not rental.stop_accepted:
+            return _ask_to_stop(rental, limits, rental.pause.why)  # takes a waiting start back
         case _ if active is not None and _may_run(rental, active):
             # Held because it cannot be asked: asking again is the only way on.
             return Step(do=Do.ATTEND, job_id=active.job_id, why=now_is)

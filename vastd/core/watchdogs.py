@@ -185,17 +185,19 @@ LISTING_STALE_S: Final = 300.0  # guess: five idle intervals
 def stop_unconfirmed(watch: Watch) -> Alarm | None:
     """Shout when a machine that shall be stopped may still bill its GPU. Retries never stop."""
     rental = watch.rental
-    waits = rental.phase in (Phase.READY, Phase.COLLECTING) and rental.stop_tried_at is not None
-    if rental.pause is None or not waits:
+    busy = rental.phase is Phase.BUSY  # its job has its grace time, and then does not end
+    sent = rental.phase in _REACHABLE and rental.stop_tried_at is not None
+    if rental.pause is None or not (busy or sent):
         return None
-    at = max(rental.pause.at, rental.phase_since) + watch.limits.destroy_shout_s
+    grace_s = rental.policy.grace_s if busy else 0.0
+    at = max(rental.pause.at, rental.phase_since) + grace_s + watch.limits.destroy_shout_s
     return warn(watch, "stop_unconfirmed", at, f"the stop is not seen yet; {_may_bill(watch)}")
 
 
 def held(watch: Watch) -> Alarm | None:
     """Say once a day that a machine is kept, and billed, only for what is on its disk."""
     rental = watch.rental
-    waiting = any(job.finished and job.uncollected for job in watch.jobs)
+    waiting = rental.taken_over or any(job.finished and job.uncollected for job in watch.jobs)
     paused = rental.phase is Phase.STOPPED and rental.pause is not None
     given_up = rental.phase is Phase.READY and rental.collect_failures >= COLLECT_TRIES
     still = rental.phase is Phase.STOPPED and rental.start_asked_at is None

@@ -16,10 +16,13 @@ import trio
 
 from vastd.errors import SshAuthRejected, SshError, SshHostKeyChanged, SshRefused
 from vastd.jobs.carrier import Carrier
+from vastd.jobs.known_sums import LocalSums
 from vastd.jobs.port import Box, BoxTarget, Endpoint, Route
 from vastd.jobs.remote_shell import RemoteShell, runner_text
+from vastd.jobs.remote_sums import RemoteSums
 from vastd.jobs.rsync import RsyncLink
 from vastd.jobs.ssh_box import SshBox
+from vastd.jobs.sync import KnownFiles
 from vastd.ssh.endpoints import endpoints, prefer
 from vastd.ssh.identity import Identity, resolve_identity
 from vastd.ssh.known_hosts import KnownHosts
@@ -124,6 +127,7 @@ class _Slot:
         self.lock = trio.Lock()
         self.box: SshBox | None = None
         self.route: Route | None = None  # which worked last time; None before the first
+        self.sums = RemoteSums()  # outlive a connection: they know when a file is another one
 
 
 class SshBoxes:
@@ -145,6 +149,7 @@ class SshBoxes:
         self._workspace = workspace
         self._user = user
         self._use_rsync = use_rsync
+        self._sums = LocalSums()
         self._slots: dict[int, _Slot] = {}
 
     @asynccontextmanager
@@ -165,7 +170,7 @@ class SshBoxes:
                 await box.connection.close()
                 box = None
             if box is None:
-                box = await self._dial(target.instance_id, known)
+                box = await self._dial(target.instance_id, known, slot.sums)
                 slot.box, slot.route = box, box.connection.endpoint.route
         yield box
 
@@ -200,7 +205,7 @@ class SshBoxes:
             self._known_hosts.path(instance_id),
         )
 
-    async def _dial(self, instance_id: int, known: list[Endpoint]) -> SshBox:
+    async def _dial(self, instance_id: int, known: list[Endpoint], sums: RemoteSums) -> SshBox:
         if not known:
             raise SshRefused(
                 f"instance {instance_id} has no SSH address yet",
@@ -218,6 +223,7 @@ class SshBoxes:
                 continue
             shell = RemoteShell(connection, self._workspace, runner_text())
             link = RsyncLink(endpoint=endpoint, ssh_argv=self.ssh_argv(endpoint, instance_id))
-            return SshBox(shell, Carrier(shell, link, use_rsync=self._use_rsync))
+            carrier = Carrier(shell, link, use_rsync=self._use_rsync)
+            return SshBox(shell, carrier, KnownFiles(here=self._sums, there=sums))
         rejected = [exc for exc in failures if isinstance(exc, SshAuthRejected)]
         raise (rejected or failures)[-1]

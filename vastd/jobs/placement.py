@@ -14,6 +14,7 @@ import stat
 from pathlib import Path
 from typing import Final
 
+from vastd.core.instants import size
 from vastd.errors import TransferFailed, UnsafePath
 from vastd.jobs.digest import sha256_of
 
@@ -62,8 +63,8 @@ class Placement:
             raise _failed(self.staging, exc) from exc
         if needed_bytes + _SPARE_BYTES > free:
             raise TransferFailed(
-                f"{needed_bytes / 1e6:.0f} MB do not fit into {str(self._destination)!r}: "
-                f"only {free / 1e6:.0f} MB are free on the local disk",
+                f"{size(needed_bytes)} do not fit into {str(self._destination)!r}: the local disk "
+                f"has {size(free)} free, and {size(_SPARE_BYTES)} stay free",
                 hint="free space and repeat; the machine keeps its files meanwhile",
             )
 

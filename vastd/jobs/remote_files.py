@@ -15,10 +15,10 @@ from vastd.errors import RemoteCommandFailed
 from vastd.jobs.paths import check_remote_name
 from vastd.jobs.remote_shell import Answer, RemoteShell
 
-_LIST_TIMEOUT_S: Final = 120.0  # guess: a million files on a slow disk
-_HASH_BYTES_PER_S: Final = 50_000_000  # a slow network disk; only bounds the wait
+LIST_TIMEOUT_S: Final = 120.0  # guess: a million files on a slow disk
+HASH_BYTES_PER_S: Final = 50_000_000  # a slow network disk; only bounds the wait
 _LOOKS: Final = 3  # a file may vanish between finding it and asking for its size
-_LIST_LIMIT_BYTES: Final = 64 * 1024 * 1024  # about a million names; more is refused as cut off
+LIST_LIMIT_BYTES: Final = 64 * 1024 * 1024  # about a million names; more is refused as cut off
 _SHA256: Final = re.compile(rb"[0-9a-f]{64}")
 
 # Regular files, and links to regular files as copies; links to directories are followed only
@@ -59,9 +59,9 @@ async def list_files(shell: RemoteShell, root: str, words: Sequence[str]) -> lis
         sizes = await shell.pipe(
             _STAT,
             root,
-            stdin=_joined(names),
-            timeout_s=_LIST_TIMEOUT_S,
-            limit_bytes=_LIST_LIMIT_BYTES,
+            stdin=joined(names),
+            timeout_s=LIST_TIMEOUT_S,
+            limit_bytes=LIST_LIMIT_BYTES,
         )
         lines = sizes.body.split(b"\n")[:-1]
         if len(lines) == len(names):
@@ -73,8 +73,8 @@ async def _find(shell: RemoteShell, root: str, words: Sequence[str]) -> list[byt
     answer = await shell.pipe(
         _FIND.format(words=" ".join(words)),
         root,
-        timeout_s=_LIST_TIMEOUT_S,
-        limit_bytes=_LIST_LIMIT_BYTES,
+        timeout_s=LIST_TIMEOUT_S,
+        limit_bytes=LIST_LIMIT_BYTES,
     )
     return sorted({check_remote_name(name) for name in answer.body.split(b"\0") if name})
 
@@ -92,26 +92,39 @@ async def hash_files(
     """Return the SHA-256 of each file that could be read, by name."""
     if not names:
         return {}
-    timeout_s = _LIST_TIMEOUT_S + total_bytes / _HASH_BYTES_PER_S
+    timeout_s = LIST_TIMEOUT_S + total_bytes / HASH_BYTES_PER_S
     answer = await shell.pipe(
         _SUMS_BATCH,
         root,
-        stdin=_joined(names),
+        stdin=joined(names),
         timeout_s=timeout_s,
-        limit_bytes=_LIST_LIMIT_BYTES,
+        limit_bytes=LIST_LIMIT_BYTES,
     )
-    sums = answer.body.split(b"\n")[:-1]
-    if len(sums) != len(names) or any(line.startswith(b"\\") for line in sums):
-        # One of them could not be read, or has a name that the tool escapes: one by one.
+    digests = sums_of(names, answer.body.split(b"\n")[:-1])
+    if digests is None:
+        # One of them could not be read: one by one.
         answer = await shell.pipe(
-            _SUMS, root, stdin=_joined(names), timeout_s=timeout_s, limit_bytes=_LIST_LIMIT_BYTES
+            _SUMS, root, stdin=joined(names), timeout_s=timeout_s, limit_bytes=LIST_LIMIT_BYTES
         )
         sums = answer.body.split(b"\n")[:-1]
         if len(sums) != len(names):
             raise _unlistable(root, answer)
+        digests = _digests(names, sums)
+    return digests
+
+
+def sums_of(names: Sequence[bytes], lines: Sequence[bytes]) -> dict[bytes, str] | None:
+    """Return the digests that `sha256sum` told of these files in turn; None if it left some out."""
+    if len(lines) != len(names):
+        return None
+    # A backslash in front says that the name, which was cut off, is escaped.
+    return _digests(names, [line.removeprefix(b"\\") for line in lines])
+
+
+def _digests(names: Sequence[bytes], lines: Sequence[bytes]) -> dict[bytes, str]:
     return {
         name: line[:64].decode()
-        for name, line in zip(names, sums, strict=True)
+        for name, line in zip(names, lines, strict=True)
         if _SHA256.fullmatch(line[:64])
     }
 
@@ -121,12 +134,13 @@ async def remove_files(shell: RemoteShell, root: str, names: Sequence[bytes]) ->
     if not names:
         return
     parents = {name.rsplit(b"/", n)[0] for name in names for n in range(1, name.count(b"/") + 1)}
-    await shell.pipe('cd "$1" && xargs -0 rm -f --', root, stdin=_joined(names))
+    await shell.pipe('cd "$1" && xargs -0 rm -f --', root, stdin=joined(names))
     deepest_first = sorted(parents, key=lambda name: -name.count(b"/"))
-    await shell.pipe('cd "$1" && xargs -0 rmdir -- 2>/dev/null', root, stdin=_joined(deepest_first))
+    await shell.pipe('cd "$1" && xargs -0 rmdir -- 2>/dev/null', root, stdin=joined(deepest_first))
 
 
-def _joined(names: Sequence[bytes]) -> bytes:
+def joined(names: Sequence[bytes]) -> bytes:
+    """Return names below a directory as the scripts here read them from standard input."""
     # ./ in front: no name is an option then, also not for tools that do not know --.
     return b"".join(b"./" + name + b"\0" for name in names)
 

@@ -20,6 +20,7 @@ from vastd.jobs.port import (
     SyncReport,
 )
 from vastd.jobs.remote_shell import RemoteShell, bounded
+from vastd.jobs.sync import KnownFiles
 from vastd.ssh.port import SshConnection
 
 _NONE = "-"  # how the runner is told that there is nothing
@@ -29,9 +30,10 @@ _SIGNALS = frozenset({"TERM", "KILL"})
 class SshBox:
     """Implements `jobs.port.Box`; made by `SshBoxes`, lives as long as its connection."""
 
-    def __init__(self, shell: RemoteShell, carrier: Carrier) -> None:
+    def __init__(self, shell: RemoteShell, carrier: Carrier, known: KnownFiles) -> None:
         self._shell = shell
         self._carrier = carrier
+        self._known = known
         self._installed = False
 
     @property
@@ -48,7 +50,7 @@ class SshBox:
 
     async def push_project(self, source: ProjectSource, progress: Progress) -> SyncReport:
         await self._ensure_prepared()
-        return await sync.push_project(self._shell, self._carrier, source, progress)
+        return await sync.push_project(self._shell, self._carrier, source, progress, self._known)
 
     async def start_job(self, order: JobOrder) -> None:
         job_id = check_job_id(order.job_id)

@@ -19,6 +19,7 @@ import msgspec
 import trio
 from msgspec import Raw, Struct
 
+from vastd.errors import VastdError
 from vastd.rpc.errors import RpcError, error
 from vastd_protocol.errors import ErrorCode, ErrorObject
 from vastd_protocol.method import Mutation
@@ -150,8 +151,12 @@ class Mutations:
         try:
             if self._answers.get(request_id) is None:
                 self._answers.put(request_id, method, self.seal(fingerprint, result))
-        except Exception:
+        except VastdError as exc:
             # The change is made; an answer that could not be kept must not look like a failure.
+            logger.error(  # noqa: TRY400  # a full disk is no bug: its reason is enough
+                "answer not stored method=%s request_id=%r: %s", method, request_id, exc
+            )
+        except Exception:
             logger.exception("answer not stored method=%s request_id=%r", method, request_id)
 
 

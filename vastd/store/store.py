@@ -56,6 +56,19 @@ class Store:
         self._connection = connection
         self._path = path
         self._mark = mark
+        self._identity = _identity(path)
+
+    def require_in_place(self) -> None:
+        """Return if the open database is still the one that the next start will find.
+
+        Raises:
+            StoreError: it was removed or replaced: what is written into it would be lost.
+        """
+        if self._identity is not None and _identity(self._path) != self._identity:
+            raise StoreError(
+                f"{self._path} was removed or replaced while vastd had it open",
+                hint="stop vastd, put the file back if you have it, and start vastd again",
+            )
 
     def write(
         self,
@@ -71,6 +84,7 @@ class Store:
         Raises:
             StoreError: nothing was written (full disk, read-only, I/O error).
         """
+        self.require_in_place()
         try:
             with _transaction(self._connection):
                 cursors = [self._append(event) for event in events]
@@ -251,6 +265,15 @@ def opened(state_dir: Path) -> Iterator[Store]:
         connection.close()
         if mark is not None:
             mark.close()
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Return which file lies at `path`; None when there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _is_lost(path: Path) -> bool:

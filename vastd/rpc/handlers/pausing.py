@@ -44,6 +44,11 @@ async def stop(ctx: Context, params: wire.RentalStopParams, call: Call) -> wire.
 
 
 def _require_stoppable(rental: Rental) -> None:
+    if rental.quarantined is not None and rental.phase not in _ENDED:
+        raise PolicyRefused(
+            f"rental {rental.name!r} met a bug in vastd ({rental.quarantined}): it can only be ended",
+            hint=f"`vastctl destroy {rental.name}`",
+        )
     if rental.phase in _NOT_YET:
         raise PolicyRefused(
             f"rental {rental.name!r} is {rental.phase}: there is nothing to keep yet",

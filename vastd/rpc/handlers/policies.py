@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import structs
 
-from vastd.core import billing, cap_watchdogs, watchdogs
+from vastd.core import billing, cap_watchdogs, steps, watchdogs
 from vastd.core import events as ev
 from vastd.core.alarms import End
 from vastd.core.instants import maybe
@@ -49,7 +49,8 @@ async def change(ctx: Context, params: wire.PolicySetParams, call: Call) -> wire
             f"that would end rental {rental.name!r} now: {why}; nothing was changed",
             hint="choose a wider limit, or confirm it with `-y`",
         )
-    if _loosens(rental.policy, policy) and rental.phase is not Phase.STOPPED:
+    runs = rental.phase is not Phase.STOPPED or rental.start_asked_at is not None
+    if _loosens(rental.policy, policy) and runs:
         admit(shell, after)  # it may spend more than was reserved for it
     event = ev.PolicyChanged(
         rental_id=rental.rental_id,
@@ -103,7 +104,11 @@ def _ends_now(ctx: Context, after: Rental) -> str | None:
     watch = ctx.supervisor.watch(after)
     now = ctx.shell.wall_clock()
     actions, _ = watchdogs.check([watch], now, cap_watchdogs.ALL)
-    return next((action.why for action in actions if isinstance(action, End)), None)
+    why = next((action.why for action in actions if isinstance(action, End)), None)
+    if why is not None:
+        return why
+    step = steps.next_step(after, watch.jobs, watch.seen, watch.limits, now)
+    return step.why if step.do is steps.Do.DECIDE_END else None  # keep=no, and its jobs are done
 
 
 def _loosens(before: Policy, after: Policy) -> bool:

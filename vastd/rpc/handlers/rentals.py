@@ -138,6 +138,13 @@ async def destroy(ctx: Context, params: wire.RentalDestroyParams, call: Call) ->
             hint=f"`vastctl job cancel {active[0].job_id}` ends it first; "
             "`--force --reason TEXT` ends both",
         )
+    if rental.taken_over and params.collect and not params.force:
+        raise TransferFailed(
+            f"rental {rental.name!r} was taken over after the store was lost: what its jobs left on "
+            "it is not on record; nothing was destroyed",
+            hint=f"fetch what you need with `vastctl pull {rental.name} PATH…` (jobs lie in "
+            "/workspace), then destroy it with `--no-collect`",
+        )
     left = uncollected(ctx, rental) if rental.phase is Phase.STOPPED else None
     if left is not None and params.collect and not params.force:
         raise TransferFailed(

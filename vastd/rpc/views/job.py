@@ -50,7 +50,7 @@ def job_view(
         reason=job.reason,
         failure=job.failure,
         cost_usd=_cost(job, rentals, now),
-        attempts=[_attempt(attempt, rentals, now) for attempt in job.attempts],
+        attempts=[_attempt(attempt, job, rentals, now) for attempt in job.attempts],
         setup=job.setup is not None,
     )
 
@@ -62,16 +62,18 @@ def _cost(job: Job, rentals: Mapping[str, Rental], now: float) -> float | None:
     )
 
 
-def _attempt(attempt: Attempt, rentals: Mapping[str, Rental], now: float) -> AttemptView:
+def _attempt(attempt: Attempt, job: Job, rentals: Mapping[str, Rental], now: float) -> AttemptView:
     rental = rentals.get(attempt.rental_id)
     spent = billing.cost(rental, now) if rental is not None else 0
     failed = attempt.reason is not None
+    # One that served is not ended by itself, but with its job.
+    until = attempt.ended_at or job.ended_at or now
     return AttemptView(
         rental_id=attempt.rental_id,
         offer_id=attempt.offer_id,
         machine_id=attempt.machine_id,
         phase=attempt.phase,
         reason=attempt.reason,
-        seconds=round((attempt.ended_at or now) - attempt.began_at, 3),
+        seconds=round(until - attempt.began_at, 3),
         wasted_usd=to_usd(spent) if failed else 0.0,
     )

@@ -82,7 +82,8 @@ def rental_view(
 
 
 def _wanted(rental: Rental) -> str | None:
-    if rental.pause is not None and rental.phase is not Phase.STOPPED:
+    # Stopped, but a start sent before may still wait at Vast: not so yet until it is taken back.
+    if rental.pause is not None and not (rental.phase is Phase.STOPPED and rental.stop_accepted):
         return "stopped"
     return "running" if rental.start_asked_at is not None else None
 
