@@ -241,7 +241,7 @@ def test_a_job_that_is_ended_and_tried_again(driver: Driver) -> None:
     driver.json(rental.CollectedView, "collect", begun.rental.rental_id)
     driver.json(job.JobView, "job", "cancel", "two", "-y")
     assert driver.json(job.JobWaitView, "job", "wait", "two", code=143).job.state == "cancelled"
-    again = driver.json(job.JobSubmitView, "job", "retry", "two", "--detach", "-y")
+    again = driver.json(job.JobSubmitView, "job", "retry", "two", "-y")
     driver.text("job", "cancel", again.job.job_id, "-y")
     offers = driver.json(offer.OffersView, "offers", "gpu_ram>=24").offers
     driver.json(

@@ -284,7 +284,7 @@ async def test_what_does_not_fit_on_the_local_disk_is_not_even_begun(
     async with a_box(tmp_path, "rsync") as (sshd, box):
         remote_tree(sshd, {"project/results/big": bytes(20_000_000)})
 
-        with pytest.raises(TransferFailed, match="20 MB do not fit"):
+        with pytest.raises(TransferFailed, match=r"20\.0 MB do not fit"):
             await box.collect(order(small_disk, "results"), silent)
 
     assert read_tree(small_disk) == {}

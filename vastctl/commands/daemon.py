@@ -168,9 +168,12 @@ def _stop(ctx: Context) -> int:
         if holder in (None, service.service.pid):
             return _stop_service(ctx, service)
     try:
-        pid = ctx.client.view(daemon.STATUS, _ask(ctx)).daemon.pid
+        left = ctx.client.view(daemon.STATUS, _ask(ctx))
+        pid = left.daemon.pid
     except DaemonAbsent as gone:
         ctx.screen.note(f"{gone}: nothing to stop")
+        if ctx.json:
+            ctx.emit_own(daemon.StopView(rentals_live=0, dph_usd=0.0))
         return ExitCode.OK
     try:
         wish = daemon.StopParams(request_id=new_request_id())
@@ -184,8 +187,11 @@ def _stop(ctx: Context) -> int:
             hint="see `vastctl daemon logs`; ending it hard loses nothing that is on record",
             exit_code=ExitCode.TIMED_OUT,
         )
-    if ctx.json and body:
-        ctx.emit(body)
+    if ctx.json:
+        # A lost answer means that it stopped; what it leaves is what it said just before.
+        ctx.emit(
+            body or encode(daemon.StopView(rentals_live=left.rentals_live, dph_usd=left.dph_usd))
+        )
     elif not ctx.json:
         _tell_stopped(ctx, pid, body)
     return ExitCode.OK

@@ -83,7 +83,7 @@ def run(ctx: Context) -> int:
         code = _wait(ctx, watch, bodies) or code
     elif bodies:
         ctx.screen.say("the end is decided; vastd carries it out: see `vastctl ls`")
-    if ctx.json:
+    if ctx.json and bodies:
         _emit(ctx, list(bodies.values()))
     return code
 

@@ -54,6 +54,10 @@ def run(ctx: Context) -> int:
     args = ctx.args
     if args.table and args.format != "csv":
         raise UsageError("--table is for csv: the JSON document has all of them")
+    if ctx.json and args.format == "csv" and args.output is None:
+        raise UsageError(
+            "--json and --format csv contradict each other", hint="add `--output FILE`"
+        )
     write_all = _csv if args.format == "csv" else _json
     if args.output is None:
         sys_out = _Stdout(ctx)
