@@ -32,7 +32,8 @@ def money(usd: float | None) -> str:
     """Return an amount: cents from a dollar on, four digits below."""
     if usd is None:
         return UNKNOWN
-    return f"${usd:.2f}" if usd == 0 or abs(usd) >= 1 else f"${usd:.4f}"
+    sign, usd = ("-" if usd < 0 else ""), abs(usd)
+    return f"{sign}${usd:.2f}" if usd == 0 or usd >= 1 else f"{sign}${usd:.4f}"
 
 
 def rate(usd_h: float | None) -> str:

@@ -1,7 +1,6 @@
 """Every command of `--help` driven through the installed programs; `--json` held to the wire's types."""
 
 import json
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ import msgspec
 import pytest
 
 from support.installed import Installed, installed
+from support.tiny_wheel import WHEEL, a_wheel
 from vastctl.arguments import load
 from vastctl.commands import COMMANDS
 from vastd_protocol.methods import (
@@ -133,25 +133,10 @@ class Driver:
 def driver() -> Iterator[Driver]:
     with installed() as vast:
         (vast.project / "train.py").write_text("import os\nos.makedirs('results')\n")
-        (vast.project / "requirements.txt").write_text("./tinyland-1.0-py3-none-any.whl\n")
-        a_wheel(vast.project / "tinyland-1.0-py3-none-any.whl")
+        (vast.project / "requirements.txt").write_text(f"./{WHEEL}\n")
+        a_wheel(vast.project / WHEEL)
         vast.start()
         yield Driver(vast)
-
-
-def a_wheel(path: Path) -> None:
-    """Write a package that pip installs without any network."""
-    info = "tinyland-1.0.dist-info"
-    files = {
-        "tinyland.py": "",
-        f"{info}/METADATA": "Metadata-Version: 2.1\nName: tinyland\nVersion: 1.0\n",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\n"
-        "Tag: py3-none-any\n",
-    }
-    listed = "".join(f"{name},,\n" for name in (*files, f"{info}/RECORD"))
-    with zipfile.ZipFile(path, "w") as wheel:
-        for name, text in {**files, f"{info}/RECORD": listed}.items():
-            wheel.writestr(name, text)
 
 
 NEEDS = ("--hours", "1", "--gpu-ram", "24", "--budget", "1")

@@ -1,17 +1,15 @@
 """The steps one by one with the installed programs: up, set-up, exec, down; the record out and in."""
 
 import json
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from support.installed import Installed, installed
+from support.tiny_wheel import WHEEL, a_wheel
 
 pytestmark = pytest.mark.e2e
-
-WHEEL = "tinyland-1.0-py3-none-any.whl"
 
 
 @pytest.fixture(scope="module")
@@ -20,21 +18,6 @@ def vast() -> Iterator[Installed]:
         made.start()
         a_wheel(made.project / WHEEL)
         yield made
-
-
-def a_wheel(path: Path) -> None:
-    """Write a package that pip installs without any network."""
-    info = "tinyland-1.0.dist-info"
-    files = {
-        "tinyland.py": "GREETING = 'hello from the set-up'\n",
-        f"{info}/METADATA": "Metadata-Version: 2.1\nName: tinyland\nVersion: 1.0\n",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\n"
-        "Tag: py3-none-any\n",
-    }
-    record = "".join(f"{name},,\n" for name in (*files, f"{info}/RECORD"))
-    with zipfile.ZipFile(path, "w") as wheel:
-        for name, text in {**files, f"{info}/RECORD": record}.items():
-            wheel.writestr(name, text)
 
 
 @pytest.mark.req("CLI-03")

@@ -146,6 +146,7 @@ per_day_usd: begins anew in 12h00m
 def test_budget_changes_several_caps_in_one_request(
     vastctl: Callable[..., Any], daemon: Any
 ) -> None:
+    daemon.on("budget.get", a_budget())
     daemon.on("budget.set", a_budget())
 
     ran = vastctl(
@@ -160,6 +161,24 @@ def test_budget_changes_several_caps_in_one_request(
         "per_day_usd": 40, "per_project_usd": 12.5, "per_month_usd": None, "max_dph_usd": None,
     }  # fmt: skip
     assert asked["request_id"]
+
+
+def test_a_cap_below_what_is_spent_ends_machines_so_it_is_asked_about(
+    vastctl: Callable[..., Any], daemon: Any
+) -> None:
+    daemon.on("budget.get", a_budget())
+    daemon.on("budget.set", a_budget())
+
+    alone = vastctl("budget", "per_day_usd=1.2")  # as much as is spent
+    no = vastctl("budget", "per_day_usd=1", answers="n\n")
+    enough = vastctl("budget", "per_day_usd=1.3")
+    yes = vastctl("-y", "budget", "per_day_usd=0")
+
+    assert [ran.code for ran in (alone, no, enough, yes)] == [2, 2, 0, 0]
+    assert "would be collected and destroyed" in no.err
+    assert [asked["changes"] for asked in daemon.asked("budget.set")] == [
+        {"per_day_usd": 1.3}, {"per_day_usd": 0},
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

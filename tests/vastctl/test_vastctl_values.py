@@ -85,8 +85,8 @@ def test_a_bare_variable_takes_the_value_it_has_here(monkeypatch: pytest.MonkeyP
 
 
 def test_amounts_spans_and_sizes_are_short() -> None:
-    assert [words.money(x) for x in (None, 0, 0.00412, 0.5, 1, 12.345)] == [
-        "-", "$0.00", "$0.0041", "$0.5000", "$1.00", "$12.35",
+    assert [words.money(x) for x in (None, 0, 0.00412, 0.5, 1, 12.345, -0.65, -2)] == [
+        "-", "$0.00", "$0.0041", "$0.5000", "$1.00", "$12.35", "-$0.6500", "-$2.00"
     ]  # fmt: skip
     assert [words.span(x) for x in (-3, 5, 65, 3661, 90000)] == [
         "0s",

@@ -41,6 +41,7 @@ def arguments(parser: ArgumentParser) -> None:
 def run(ctx: Context) -> int:
     if ctx.args.changes:
         changes = dict(_change(text) for text in ctx.args.changes)
+        _confirm_endings(ctx, changes)
         wish = budget.BudgetSetParams(
             changes=changes, project=ctx.project, request_id=new_request_id()
         )
@@ -55,6 +56,20 @@ def run(ctx: Context) -> int:
     for line in _lines(ctx, view):
         ctx.screen.out(line)
     return 0
+
+
+def _confirm_endings(ctx: Context, changes: dict[str, float | None]) -> None:
+    """Ask before a cap is set below what is spent already: every machine it covers would end."""
+    now = ctx.client.call(budget.GET, budget.BudgetGetParams(project=ctx.project))
+    for cap in now.caps:
+        value, spent = changes.get(cap.key), cap.spent_usd
+        if value is None or spent is None or value > spent or not cap.reserved_by:
+            continue
+        named = ", ".join(who.name for who in cap.reserved_by[:_HOLDERS_SHOWN])
+        ctx.confirm(
+            f"set {cap.key} to {words.money(value)}",
+            [f"  {words.money(spent)} is spent already: {named} would be collected and destroyed"],
+        )
 
 
 def _change(text: str) -> tuple[str, float | None]:
