@@ -84,6 +84,9 @@ class Follower:
         self._done = False
         # Called with the bytes of every `log.appended` that is new: `logs -f --json`.
         self.on_piece: Callable[[bytes], None] | None = None
+        # Called with every piece and its answer instead of `Audience.log`: notifications carry no
+        # times, so that with this each piece is read with `log.read`.
+        self.on_timed: Callable[[bytes, logs.LogView], None] | None = None
 
     def until_answer(self, name: str, params: bytes, *, limit_s: float | None) -> bytes | None:
         """Follow until the held request `name` is answered; None after `limit_s`."""
@@ -178,8 +181,12 @@ class Follower:
             return
         if self.on_piece is not None:
             self.on_piece(params)
-        self._catch_up(piece.offset)
-        self._show(piece.offset, unbase64(piece.data))
+        data = unbase64(piece.data)
+        if self.on_timed is not None:
+            self._catch_up(piece.offset + len(data))
+        else:
+            self._catch_up(piece.offset)
+            self._show(piece.offset, data)
         if piece.eof:
             self.what.log_ended = True
             self._changed = True
@@ -200,10 +207,19 @@ class Follower:
 
     def _read_piece(self, limit: int) -> bool:
         assert self.what.offset is not None
-        wish = logs.LogReadParams(job=self.what.job, offset=self.what.offset, limit=limit)
+        wish = logs.LogReadParams(
+            job=self.what.job,
+            offset=self.what.offset,
+            limit=limit,
+            times=self.on_timed is not None,
+        )
         body = self._client.once(logs.READ.name, encode(wish))
         piece = self._client.view(logs.READ, body)
         before = self.what.offset
+        if self.on_timed is not None and piece.next_offset > before:
+            self.on_timed(body, piece)
+            self.what.offset = piece.next_offset
+            return True
         self._show(piece.offset, unbase64(piece.data))
         return self.what.offset > before
 

@@ -219,6 +219,10 @@ class ConfigurationHolder:
         named = self.started.value.defaults.ssh_key
         return None if named is None else Path(named).expanduser()
 
+    def ssh_connect_s(self) -> float:
+        """Return how many seconds a connection may take: as the daemon's own, since its start."""
+        return self.started.value.timing.ssh_connect_s
+
 
 def _maybe_usd(usd: float | None) -> Micros | None:
     return None if usd is None else from_usd(usd)

@@ -1,6 +1,6 @@
 """The composition root: the one place where ledger, ports, supervisor and socket are wired.
 
-Order of a start: configuration, lock, store, socket, provider, first listing attempt, READY.
+Order of a start: configuration, lock, store, which Vast it is of, socket, provider, first listing attempt, READY.
 The socket comes before the provider, so that whoever is refused there started no simulator.
 A stop destroys nothing: machines and jobs go on, and the next start resumes every rental.
 """
@@ -28,6 +28,7 @@ from vastd.env_files import EnvFiles
 from vastd.errors import StoreDamaged, StoreError
 from vastd.housekeeping import Housekeeping
 from vastd.jobs.boxes import open_boxes
+from vastd.key_change import spread_key
 from vastd.ledger import Change, Ledger
 from vastd.local_logs import LocalLogs
 from vastd.owner import new_id, owner_word
@@ -54,6 +55,7 @@ from vastd.store.renting_lock import RentingLock
 from vastd.store.store import Store, keep_reserve, opened, release_reserve
 from vastd.supervisor import Supervisor
 from vastd.vast_account import VastAccount, open_account
+from vastd.vast_identity import hold_to, vast_identity
 from vastd_protocol import paths
 from vastd_protocol.methods.daemon import DaemonInfo
 from vastd_protocol.methods.event import Progress
@@ -83,6 +85,14 @@ async def run(options: Options, stop: trio.Event, manager: ServiceManager) -> No
     with locked(state_dir), _store(state_dir) as store:
         keep_reserve(state_dir)
         renting = RentingLock(state_dir)
+        ledger = Ledger(
+            store,
+            on_full=partial(release_reserve, state_dir),
+            on_room=partial(keep_reserve, state_dir),
+        )
+        identity = vast_identity(config.settings.vast.url, simulated=options.simulate)
+        lost = renting.why is not None
+        hold_to(state_dir, identity, len(ledger.live()), uncertain=lost)
         async with AsyncExitStack() as stack:
             door = await stack.enter_async_context(listening(os.environ))
             account = await stack.enter_async_context(
@@ -96,11 +106,6 @@ async def run(options: Options, stop: trio.Event, manager: ServiceManager) -> No
                     connect_timeout_s=connect_s,
                     login_timeout_s=connect_s,
                 )
-            )
-            ledger = Ledger(
-                store,
-                on_full=partial(release_reserve, state_dir),
-                on_room=partial(keep_reserve, state_dir),
             )
             shell = Shell(
                 ledger=ledger,
@@ -124,6 +129,7 @@ async def run(options: Options, stop: trio.Event, manager: ServiceManager) -> No
             )
             async with trio.open_nursery() as nursery:
                 _watch(nursery, context, door, manager)
+                nursery.start_soon(spread_key, shell)
                 nursery.start_soon(Housekeeping(shell, config.retention).run)
                 # Returns some time after `stop`: what is under way is answered first.
                 await _serve(context, config, door)

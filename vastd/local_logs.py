@@ -5,6 +5,7 @@ and there is no second truth to disagree with.
 
 A log is kept up to a cap. What is over it stays on the machine: the file ends with a line that
 says so, an empty `JOB.capped` lies beside it, and every offset before that line stays true.
+`JOB.times` tells when its pieces came (`log_times`); without it a log is whole nevertheless.
 """
 
 import contextlib
@@ -16,6 +17,7 @@ from typing import Final
 from msgspec import Struct
 
 from vastd.errors import StoreError
+from vastd.log_times import LogTimes
 
 CAP_BYTES: Final = 1_000_000_000  # guess: a day of 10 kB/s; the daemon asks `[retention]`
 _LOG: Final = ".log"
@@ -36,6 +38,7 @@ class LocalLogs:
     def __init__(self, state_dir: Path, cap_bytes: Callable[[], int] = lambda: CAP_BYTES) -> None:
         self._dir = state_dir / "logs" / "jobs"
         self._cap_bytes = cap_bytes
+        self.times = LogTimes(self._dir)
 
     def path(self, job_id: str) -> Path:
         """Return where the log of `job_id` lies, whether or not it exists yet."""
@@ -69,6 +72,7 @@ class LocalLogs:
         for path in (self.path(job_id), self._capped(job_id)):
             with contextlib.suppress(OSError):
                 path.unlink(missing_ok=True)
+        self.times.drop(job_id)
 
     def _capped(self, job_id: str) -> Path:
         return self._dir / f"{job_id}{_CAPPED}"

@@ -1,9 +1,12 @@
 """Sizing, searching and choosing as handlers and effects need them: `planning`, with the settings."""
 
+from typing import Final
+
 from msgspec import structs
 
 from vastd import planning
 from vastd.configuration import ConfigurationHolder
+from vastd.core import query
 from vastd.core.instants import rfc3339
 from vastd.core.job import Needs
 from vastd.core.money import Micros, from_usd
@@ -15,6 +18,13 @@ from vastd.rpc.views.plan import offers_view, option_view, plan_view, task_needs
 from vastd.shell import Choice, Shell
 from vastd_protocol.methods.offer import OfferSearchParams, OffersView
 from vastd_protocol.methods.task import Fact, OptionView, PlanParams, PlanView
+from vastd_protocol.methods.task import Needs as WireNeeds
+
+# Defaults that stand back when a query speaks of the same, by its name there. Prices are not among
+# them: those are caps, and of caps the lowest counts.
+_QUERIED: Final = {
+    "gpu_name": "gpu_name", "num_gpus": "num_gpus", "gpu_ram": "gpu_ram_gb", "disk_space": "disk_gb",
+}  # fmt: skip
 
 
 class MarketPlanner:
@@ -59,16 +69,19 @@ class MarketPlanner:
         )
 
     async def search(self, params: OfferSearchParams) -> OffersView:
-        """Return ranked offers."""
+        """Return ranked offers, for the needs as the project completes them."""
+        config = self._config.of_project(params.project)
+        needs, said_by = fill_needs(params.needs, config)
+        needs, said_by = _behind_query(needs, said_by, params.query)
         asked_at = rfc3339(self._shell.wall_clock())
         found = await planning.search(
             self._shell.provider,
             params.query,
-            task_needs(params.needs),
-            self._rules(),
+            task_needs(needs, said_by),
+            self._rules(params.needs.profile, config),
             limit=params.limit,
         )
-        return offers_view(found, asked_at)
+        return structs.replace(offers_view(found, asked_at), defaults=said_by)
 
     async def choose(
         self, needs: Needs, avoid: frozenset[int], budget: Micros | None
@@ -99,6 +112,16 @@ class MarketPlanner:
         used up, so any that fits is taken."""
         choice, _ = await self.choose(_without_offer(needs), avoid, budget)
         return choice
+
+
+def _behind_query(
+    needs: WireNeeds, said_by: dict[str, str], text: str | None
+) -> tuple[WireNeeds, dict[str, str]]:
+    """Return the needs, and who set them, without the defaults of which the query itself speaks."""
+    named = query.parse(text or "").named
+    dropped = {need for name, need in _QUERIED.items() if name in named and need in said_by}
+    kept = {need: source for need, source in said_by.items() if need not in dropped}
+    return structs.replace(needs, **dict.fromkeys(dropped)), kept
 
 
 def _choice(option: Option, requirements: Requirements) -> Choice:

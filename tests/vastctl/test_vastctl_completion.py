@@ -25,7 +25,7 @@ def after(*words: str) -> list[str]:
 
 @pytest.fixture
 def live(daemon: Any, make: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(completing, "_client", lambda: Client(daemon.connect))
+    monkeypatch.setattr(completing, "_client", lambda _socket: Client(daemon.connect))
     rentals = [make.rental(name="lab"), make.rental(name="lab-2")]
     daemon.on(
         "rental.list",
@@ -67,6 +67,45 @@ def test_without_a_daemon_there_are_no_names_and_no_noise(
     live.absent = 9
 
     assert after("show", "") == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--socket", "/run/other", "show"),
+        ("--socket", "=", "/run/other", "show"),  # as bash splits it
+        ("--socket=/run/other", "show"),
+        ("show", "--socket", "/run/other"),
+        ("--socket", "/run/first", "job", "--socket", "/run/other", "show"),
+    ],
+)
+def test_names_come_from_the_socket_the_line_names(
+    live: Any, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    asked: list[str | None] = []
+
+    def client(socket: str | None) -> Client:
+        asked.append(socket)
+        return Client(live.connect)
+
+    monkeypatch.setattr(completing, "_client", client)
+
+    assert after(*words, "lab") != []
+    assert asked == ["/run/other"]
+
+
+def test_that_socket_is_connected_to(live: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    asked: list[str | None] = []
+
+    def connect(socket: str | None) -> Any:
+        asked.append(socket)
+        return live.connect()
+
+    monkeypatch.setattr(completing, "connect", connect)
+
+    assert after("--socket", "/run/other", "show", "la") == ["lab", "lab-2"]
+    assert asked == ["/run/other"]
 
 
 def test_every_command_can_be_completed(live: Any) -> None:

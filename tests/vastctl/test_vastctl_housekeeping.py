@@ -94,7 +94,10 @@ def test_config_shows_origin_and_writes_typed_values(
     monkeypatch.setenv("VASTD_CONFIG", "/etc/v.toml")
     daemon.absent = 1
     assert vastctl("config", "path").out == "/etc/v.toml\n"
-    assert decode(vastctl("config", "path", "--json").out) == {"path": "/etc/v.toml"}
+    assert decode(vastctl("config", "path", "--json").out) == {
+        "path": "/etc/v.toml",
+        "project_path": None,
+    }
 
 
 def test_events_are_lines_and_json_is_the_result(vastctl: Callable[..., Any], daemon: Any) -> None:

@@ -245,6 +245,11 @@ def test_offers_show_reasons_and_removals_when_asked(
     )
     assert daemon.asked("offer.search")[0]["query"] == "gpu_ram>=24 reliability>0.9"
     assert daemon.asked("offer.search")[1]["limit"] == 5
+    assert daemon.asked("offer.search")[0]["project"] == "/home/me/lab"
+    assert "defaults" not in plain.err
+    daemon.on("offer.search", {**found, "defaults": {"gpu_ram_gb": "project (vastd.toml:2)"}})
+    told = vastctl("offers").err
+    assert "defaults in this project: gpu_ram_gb from project (vastd.toml:2);" in told
     daemon.on("offer.search", {**found, "offers": [], "near_misses": [option]})
     ran = vastctl("offers")
     assert ran.code == 9

@@ -1,5 +1,6 @@
 """`config get|set|path`: settings with their value and where it comes from."""
 
+import os
 from argparse import ArgumentParser
 from typing import Final
 
@@ -18,8 +19,9 @@ from vastd_protocol.methods.config import SettingView, Value
 ACTIONS: Final = {
     "get": "print settings as they are in this project: value, who set it, default",
     "set": "change settings in the file; `KEY=null` makes the default count again",
-    "path": "print where the file is",
+    "path": "print where the file is, and the project's own",
 }
+MAX_PROJECT_BYTES: Final = 1 << 20  # vastd reads no more of a project's file
 EXAMPLES: Final = """\
   vastctl config get budget
   vastctl config get --explain defaults.disk_gb
@@ -112,9 +114,33 @@ def _change(text: str) -> tuple[str, Value]:
 
 
 def _path(ctx: Context) -> int:
-    place = str(paths.config_file())
+    """Print where the files are. vastd is not asked: who looks for them may have broken them."""
+    place, mine = str(paths.config_file()), _project_files(ctx.project)
     if ctx.json:
-        ctx.emit_own({"path": place})
+        ctx.emit_own({"path": place, "project_path": mine[0] if len(mine) == 1 else None})
     else:
         ctx.screen.out(place)
+        for path in mine:
+            ctx.screen.note(f"the project's own settings are in {path}")
+    if len(mine) > 1:
+        ctx.screen.step("warning", "both set defaults, and vastd takes neither: keep one of them")
     return ExitCode.OK
+
+
+def _project_files(project: str) -> list[str]:
+    """Return the files in which the project speaks to vastd; more than one is a mistake."""
+    own, shared = (os.path.join(project, name) for name in ("vastd.toml", "pyproject.toml"))
+    return [path for path, speaks in ((own, os.path.isfile), (shared, _speaks)) if speaks(path)]
+
+
+def _speaks(pyproject: str) -> bool:
+    """Return whether a `pyproject.toml` has our table, as far as it can be read."""
+    import tomllib  # heavy, and only needed here
+
+    try:
+        with open(pyproject, "rb") as file:
+            text = file.read(MAX_PROJECT_BYTES)
+        tool = tomllib.loads(text.decode("utf-8-sig")).get("tool")
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(tool, dict) and "vastd" in tool

@@ -12,6 +12,7 @@ from vastctl.context import Context
 from vastctl.errors import CliError, DaemonAbsent
 from vastctl.follow import READ_LIMIT, Followed, Follower, gone_while_following, unbase64
 from vastctl.searching import LineSearch
+from vastctl.stamping import Stamper, Stamps
 from vastd_protocol.errors import ExitCode
 from vastd_protocol.methods import event as events
 from vastd_protocol.methods import job as jobs
@@ -20,6 +21,7 @@ from vastd_protocol.methods import log as logs
 EXAMPLES: Final = """\
   vastctl logs -f j-1
   vastctl logs -n 50 --search 'loss|error'
+  vastctl logs --since 10m --timestamps
   vastctl logs -f j-1 --exit-status && echo done"""
 
 _NOT_STARTED: Final = frozenset({"queued", "placing", "starting"})
@@ -37,6 +39,14 @@ def arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--search", metavar="RE", help="only lines that match this regular expression"
     )
+    parser.add_argument(
+        "--since", metavar="DUR", type=values.duration,
+        help="only lines that reached this computer so long ago or later (90s, 20m, 2h, 1d)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--timestamps", action="store_true",
+        help="when each line reached this computer, in front of it; not when it was written",
+    )  # fmt: skip
     parser.add_argument(
         "--exit-status", action="store_true", help="end with the job's own exit code"
     )
@@ -56,12 +66,14 @@ def run(ctx: Context) -> int:
             "as old (retention.logs_days)"
         )
     start = _start_of_last(ctx, job.job_id, args.lines) if args.lines else 0
+    if args.since is not None:
+        start = max(start, _start_since(ctx, job.job_id, args.since))
     try:
         if args.follow:
             _follow(ctx, job.job_id, start, printer)
         else:
-            for piece in _pieces(ctx, job.job_id, start, printer):
-                printer.log(piece)
+            for piece in _pieces(ctx, job.job_id, start):
+                printer.piece(piece)
         printer.close()
     except KeyboardInterrupt:
         if not args.follow:
@@ -83,6 +95,8 @@ class _Printer:
         self._ctx = ctx
         self._search = search
         self._rest = b""
+        self._rest_stamp = b""  # of the line that `_rest` begins
+        self._stamper = Stamper() if ctx.args.timestamps else None
 
     def event(self, event: events.EventView) -> None:
         """Leave events out: this is the log."""
@@ -93,44 +107,83 @@ class _Printer:
     def idle(self) -> None:
         """Say nothing while nothing is logged."""
 
+    def piece(self, piece: logs.LogView) -> None:
+        """Print a piece, with the times of its lines if they were asked for."""
+        stamps = None if self._stamper is None else Stamps(piece.times or ())
+        self._print(piece.offset, unbase64(piece.data), stamps)
+
     def log(self, data: bytes) -> None:
+        self._print(0, data, None)
+
+    def _print(self, offset: int, data: bytes, stamps: Stamps | None) -> None:
         if self._ctx.json:
             return
-        if self._search is None:
+        if self._search is not None:
+            self._print_found(offset, data, stamps)
+        elif self._stamper is not None and stamps is not None:
+            self._ctx.screen.log(self._stamper.stamped(offset, data, stamps))
+        else:
             self._ctx.screen.log(data)
-            return
+
+    def _print_found(self, offset: int, data: bytes, stamps: Stamps | None) -> None:
+        assert self._search is not None
+        at = offset - len(self._rest)  # where the next line begins
+        first = self._rest_stamp if self._rest else None
         *whole, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > MAX_LINE_BYTES:
             whole.append(self._rest)
             self._rest = b""
-        found = self._search.matching(whole)
-        self._ctx.screen.log(b"".join(line + b"\n" for line in found))
+        found = set(self._search.matching(whole))
+        parts: list[bytes] = []
+        for line in whole:
+            if line in found:
+                stamp = b"" if stamps is None else stamps.at(at) if first is None else first
+                parts += (stamp, line, b"\n")
+            at, first = at + len(line) + 1, None
+        self._ctx.screen.log(b"".join(parts))
+        if stamps is not None and self._rest:
+            self._rest_stamp = stamps.at(at) if first is None else first
 
     def close(self) -> None:
         """Print the last line, which had no line break."""
         if self._search is not None and self._rest:
             for line in self._search.matching([self._rest]):
-                self._ctx.screen.log(line + b"\n")
+                self._ctx.screen.log(self._rest_stamp + line + b"\n")
 
 
-def _read(ctx: Context, job_id: str, offset: int, limit: int) -> tuple[bytes, logs.LogView]:
-    wish = logs.LogReadParams(job=job_id, offset=offset, limit=limit)
+def _read(
+    ctx: Context, job_id: str, offset: int, limit: int, *, times: bool = False
+) -> tuple[bytes, logs.LogView]:
+    wish = logs.LogReadParams(job=job_id, offset=offset, limit=limit, times=times)
     body = ctx.client.raw(logs.READ, wish)
     return body, ctx.client.view(logs.READ, body)
 
 
-def _pieces(ctx: Context, job_id: str, start: int, printer: _Printer) -> Iterator[bytes]:
+def _pieces(ctx: Context, job_id: str, start: int) -> Iterator[logs.LogView]:
     """Read from `start` to the end as it was when we began, so that a busy job cannot hold us."""
     end: int | None = None
     while True:
-        body, piece = _read(ctx, job_id, start, READ_LIMIT)
+        body, piece = _read(ctx, job_id, start, READ_LIMIT, times=ctx.args.timestamps)
         end = piece.size if end is None else end
         if ctx.json and (piece.next_offset > start or start >= end):
             ctx.emit(body)
-        yield unbase64(piece.data)
+        yield piece
         if piece.next_offset <= start or piece.next_offset >= end:
             return
         start = piece.next_offset
+
+
+def _start_since(ctx: Context, job_id: str, since_s: float) -> int:
+    """Return where the first line begins that came home in that time; tell if that is not known."""
+    wish = logs.LogReadParams(job=job_id, limit=1, since_s=since_s)
+    found = ctx.client.call(logs.READ, wish)
+    if found.since_known is False:
+        what = "all of it is" if found.offset == 0 else "lines without a time are"
+        ctx.screen.note(
+            f"it is not known of every line of job {job_id} when it reached this computer: "
+            f"{what} shown"
+        )
+    return found.offset
 
 
 def _start_of_last(ctx: Context, job_id: str, lines: int) -> int:
@@ -158,7 +211,9 @@ def _start_of_last(ctx: Context, job_id: str, lines: int) -> int:
 def _follow(ctx: Context, job_id: str, start: int, printer: _Printer) -> None:
     followed = Followed(job=job_id, events=False, offset=start)
     follower = Follower(ctx.client, printer, followed)
-    if ctx.json:
+    if ctx.args.timestamps:
+        follower.on_timed = lambda body, piece: _timed(ctx, body, piece, printer)
+    elif ctx.json:
         follower.on_piece = ctx.emit
     try:
         if not follower.until_log_ends(limit_s=ctx.args.timeout):
@@ -168,6 +223,13 @@ def _follow(ctx: Context, job_id: str, start: int, printer: _Printer) -> None:
             )
     except DaemonAbsent as gone:
         raise gone_while_following(gone, job_id) from gone
+
+
+def _timed(ctx: Context, body: bytes, piece: logs.LogView, printer: _Printer) -> None:
+    if ctx.json:
+        ctx.emit(body)
+    else:
+        printer.piece(piece)
 
 
 def _exit_status(ctx: Context, job_id: str) -> int:

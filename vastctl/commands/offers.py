@@ -26,7 +26,10 @@ def arguments(parser: ArgumentParser) -> None:
 def run(ctx: Context) -> int:
     args = ctx.args
     wish = offer.OfferSearchParams(
-        query=" ".join(args.query) or None, needs=options.needs(args), limit=args.limit
+        query=" ".join(args.query) or None,
+        needs=options.needs(args),
+        limit=args.limit,
+        project=ctx.project,
     )
     body = ctx.client.raw(offer.SEARCH, wish)
     found = ctx.client.view(offer.SEARCH, body)
@@ -41,6 +44,11 @@ def run(ctx: Context) -> int:
             *flag_lines(found.near_misses, reasons=True),
         ):
             ctx.screen.note(line)
+    if found.defaults and not ctx.json:
+        known = ", ".join(
+            f"{name} from {source}" for name, source in sorted(found.defaults.items())
+        )
+        ctx.screen.note(f"defaults in this project: {known}; the query goes before them")
     if not found.offers:
         raise none_fits(found.removed, found.considered)
     return ExitCode.OK

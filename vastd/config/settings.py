@@ -160,9 +160,9 @@ class TimingTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     ssh_spacing_s: Annotated[
         Seconds, Meta(extra=_why("REQUIREMENTS C-06: 20 attempts fit into the budget"))
     ] = 15.0
-    ssh_connect_s: Annotated[
-        Seconds, Meta(extra=_why("REQUIREMENTS SSH-03: both workflows; of vastd's own connections"))
-    ] = 15.0
+    ssh_connect_s: Annotated[Seconds, Meta(extra=_why("REQUIREMENTS SSH-03: both workflows"))] = (
+        15.0
+    )
     settle_s: Annotated[
         Seconds, Meta(extra=_why("a listing may lag behind a create or destroy; guess"))
     ] = 30.0

@@ -156,6 +156,7 @@ async def _fetch_log(shell: Shell, box: Box, job_id: str) -> bool:
     if not data:
         return False
     total = shell.logs.append(job_id, offset, data)
+    shell.logs.times.note(job_id, offset, total, shell.wall_clock())
     shell.progress("log", total, None, "bytes", None, job_id)
     return True
 

@@ -58,6 +58,7 @@ async def open_boxes(
             workspace=workspace,
             user=user,
             use_rsync=use_rsync,
+            connect_timeout_s=connect_timeout_s,
         )
         try:
             yield boxes
@@ -142,6 +143,7 @@ class SshBoxes:
         workspace: str,
         user: str,
         use_rsync: bool | None,
+        connect_timeout_s: float,
     ) -> None:
         self._dialer = dialer
         self._known_hosts = known_hosts
@@ -149,6 +151,7 @@ class SshBoxes:
         self._workspace = workspace
         self._user = user
         self._use_rsync = use_rsync
+        self._connect_timeout_s = connect_timeout_s
         self._sums = LocalSums()
         self._slots: dict[int, _Slot] = {}
 
@@ -203,6 +206,7 @@ class SshBoxes:
             instance_id,
             self._identity.get().private_path,
             self._known_hosts.path(instance_id),
+            self._connect_timeout_s,
         )
 
     async def _dial(self, instance_id: int, known: list[Endpoint], sums: RemoteSums) -> SshBox:

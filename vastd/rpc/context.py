@@ -90,6 +90,10 @@ class Configuration(Defaults, Protocol):
         """Return the cap of one job in dollars, and of one machine per hour."""
         ...
 
+    def ssh_connect_s(self) -> float:
+        """Return how many seconds a connection may take."""
+        ...
+
     def image(self) -> str | None:
         """Return the image of `[defaults]`."""
         ...

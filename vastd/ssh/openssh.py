@@ -1,5 +1,6 @@
 """The command line for the OpenSSH client that checks and uses exactly what we do."""
 
+import math
 from pathlib import Path
 from typing import Final
 
@@ -23,20 +24,27 @@ _FIXED: Final = (
     ("UpdateHostKeys", "no"),
     ("StrictHostKeyChecking", "yes"),
     ("GlobalKnownHostsFile", "/dev/null"),
-    ("ConnectTimeout", str(CONNECT_TIMEOUT_S)),
     ("ServerAliveInterval", str(KEEPALIVE_INTERVAL_S)),
     ("ServerAliveCountMax", str(KEEPALIVE_COUNT)),
     ("LogLevel", "ERROR"),
 )
 
 
-def ssh_argv(endpoint: Endpoint, instance_id: int, identity: Path, known_hosts: Path) -> list[str]:
+def ssh_argv(
+    endpoint: Endpoint,
+    instance_id: int,
+    identity: Path,
+    known_hosts: Path,
+    connect_timeout_s: float = CONNECT_TIMEOUT_S,
+) -> list[str]:
     """Return `ssh` with every option set, without host and command.
 
     Needs the host key on record (`StrictHostKeyChecking=yes`): connect with the dialer first.
     """
     options = [
         *_FIXED,
+        # ssh(1) reads whole seconds here, and 0 would mean no limit.
+        ("ConnectTimeout", str(max(1, math.ceil(connect_timeout_s)))),
         ("IdentityFile", _config_path(identity)),
         ("UserKnownHostsFile", _config_path(known_hosts)),
         ("HostKeyAlias", host_key_alias(instance_id)),

@@ -93,6 +93,8 @@ async def endpoint(ctx: Context, params: RentalRef) -> wire.EndpointView:
     known_hosts = ctx.known_hosts_file(rental.instance_id)
     shown = ssh_view(row, first)
     assert shown is not None
+    connect_s = ctx.config.ssh_connect_s()
+    argv = ssh_argv(first, rental.instance_id, identity, known_hosts, connect_s)
     return wire.EndpointView(
         rental_id=rental.rental_id,
         instance_id=rental.instance_id,
@@ -100,7 +102,7 @@ async def endpoint(ctx: Context, params: RentalRef) -> wire.EndpointView:
         identity_file=str(identity),
         known_hosts_file=str(known_hosts),
         host_key_alias=host_key_alias(rental.instance_id),
-        argv=[*ssh_argv(first, rental.instance_id, identity, known_hosts), first.host],
+        argv=[*argv, first.host],
     )
 
 

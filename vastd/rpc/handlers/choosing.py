@@ -17,5 +17,5 @@ async def plan(ctx: Context, params: wire.PlanParams) -> wire.PlanView:
 @handles(offer_wire.SEARCH)
 async def search(ctx: Context, params: offer_wire.OfferSearchParams) -> offer_wire.OffersView:
     """Search and rank offers."""
-    needs_of(params.needs)
+    needs_of(params.needs, ctx.config.of_project(params.project))
     return await ctx.planner.search(params)

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from vastd.core.instants import rfc3339
+from vastd.core.instants import maybe, rfc3339
 from vastd.errors import InvalidRequest
+from vastd.local_logs import LocalLogs
 from vastd.rpc.context import Context
 from vastd.rpc.dispatch import Call, handles
 from vastd.rpc.handlers.resolve import find_job, find_rental
@@ -18,6 +19,8 @@ from vastd_protocol.methods import log as wire
 
 MAX_LOG_BYTES: Final = 4 * 1024 * 1024  # base64 of it fits a frame three times
 _LAST_CURSOR: Final = 2**63 - 1
+MAX_TIMES: Final = 4096  # of one answer: 200 kB of JSON
+MAX_LINE_BYTES: Final = 65_536  # guess; the beginning of a longer line is not looked for
 MAX_EVENTS: Final = 1000  # guess: a page one can still read
 
 
@@ -30,7 +33,14 @@ async def read(ctx: Context, params: wire.LogReadParams) -> wire.LogView:
     logs = ctx.shell.logs
     size = logs.size(job.job_id)
     offset = max(0, size + params.offset) if params.offset < 0 else params.offset
+    known = None
+    if params.since_s is not None:
+        begin, known = _begin_since(ctx, job.job_id, params.since_s, size)
+        offset = max(offset, begin)
     data = logs.read(job.job_id, offset, params.limit)
+    times = None
+    if params.times:
+        data, times = _timed(logs, job.job_id, offset, data)
     after = offset + len(data)
     return wire.LogView(
         job_id=job.job_id,
@@ -39,7 +49,36 @@ async def read(ctx: Context, params: wire.LogReadParams) -> wire.LogView:
         next_offset=after,
         size=size,
         eof=job.finished and after >= size,
+        times=times,
+        since_known=known,
     )
+
+
+def _begin_since(ctx: Context, job_id: str, since_s: float, size: int) -> tuple[int, bool]:
+    """Return where the first line begins that came home in the last `since_s` seconds, and whether
+    that is known of every byte behind it."""
+    if not since_s > 0:
+        raise InvalidRequest(f"since_s must be positive, not {since_s}")
+    logs = ctx.shell.logs
+    found = logs.times.since(job_id, ctx.shell.wall_clock() - since_s, size)
+    if found.offset >= size:
+        return size, found.known
+    # A piece may end inside a line: its beginning belongs to it.
+    back = min(found.offset, MAX_LINE_BYTES)
+    before = logs.read(job_id, found.offset - back, back)
+    cut = len(before) - (before.rfind(b"\n") + 1)
+    return found.offset - (cut if cut < back or back == found.offset else 0), found.known
+
+
+def _timed(
+    logs: LocalLogs, job_id: str, offset: int, data: bytes
+) -> tuple[bytes, list[wire.LogTime]]:
+    """Return as much of a piece as fits an answer with the times of its bytes, and those."""
+    end = offset + len(data)
+    marks = logs.times.between(job_id, offset, end, MAX_TIMES)
+    if len(marks) == MAX_TIMES:
+        data = data[: marks[-1].end - offset]
+    return data, [wire.LogTime(end=mark.end, at=maybe(mark.at_s)) for mark in marks]
 
 
 @handles(wire.SUBSCRIBE)
