@@ -7,10 +7,11 @@ from msgspec import structs
 
 from support.builders import INSTANCE_ID, RATE, T0, a_rental, an_ending, sample
 from vastd.core import events as ev
-from vastd.core import lifecycle
-from vastd.core.lifecycle import TRANSITIONS, evolve
+from vastd.core import transitions
+from vastd.core.lifecycle import evolve
 from vastd.core.money import Micros
 from vastd.core.rental import Phase, RateSegment, Rental, Trigger
+from vastd.core.transitions import TRANSITIONS
 from vastd.errors import IllegalTransition
 
 FIRST = (ev.RentalPlanned, ev.RentalAdopted)
@@ -314,7 +315,7 @@ def test_only_what_was_sent_and_is_not_gone_may_have_an_instance() -> None:
 
 
 def test_the_table_prints_as_a_graph_of_its_moves() -> None:
-    drawn = lifecycle.dot()
+    drawn = transitions.dot()
 
     assert drawn.startswith("digraph rental {")
     assert '  creating -> booting [label="create_confirmed"];' in drawn

@@ -1,0 +1,202 @@
+"""What can happen to a rental, as stored facts in the past tense. The rules are in `core/events.py`."""
+
+from msgspec import Struct
+
+from vastd.core.money import Micros
+from vastd.core.rental import Policy, Rental, Trigger
+from vastd.core.spending import Admission
+
+
+class RentalEvent(Struct, frozen=True, kw_only=True, tag_field="kind"):
+    """Something that happened to a rental. `at` is epoch seconds, wall clock."""
+
+    rental_id: str
+    at: float
+
+
+class RentalPlanned(RentalEvent, frozen=True, kw_only=True, tag="rental_planned"):
+    """The intention is on record; nothing was sent yet. `why` explains the choice, `gate` what
+    was spent and reserved of each cap when it was let through."""
+
+    rental: Rental
+    why: str = ""
+    gate: tuple[Admission, ...] = ()
+
+
+class RentalAdopted(RentalEvent, frozen=True, kw_only=True, tag="rental_adopted"):
+    """An instance with our claim was found that the store did not know (I8)."""
+
+    rental: Rental
+
+
+class CreateSent(RentalEvent, frozen=True, kw_only=True, tag="create_sent"):
+    """A create request is about to leave: from now on an instance may exist (I1)."""
+
+    deadline_at: float
+
+
+class CreateConfirmed(RentalEvent, frozen=True, kw_only=True, tag="create_confirmed"):
+    """Vast answered with an instance id."""
+
+    instance_id: int
+
+
+class CreateUnresolved(RentalEvent, frozen=True, kw_only=True, tag="create_unresolved"):
+    """The create has no trustworthy answer: its label is looked for, it is never sent again."""
+
+    why: str
+
+
+class CreateRefused(RentalEvent, frozen=True, kw_only=True, tag="create_refused"):
+    """Vast refused: nothing was made, nothing bills."""
+
+    why: str
+    stop_all: bool = False  # every other offer would be refused too
+
+
+class InstanceFound(RentalEvent, frozen=True, kw_only=True, tag="instance_found"):
+    """A listing shows an instance with our claim whose id we did not know."""
+
+    instance_id: int
+
+
+class InstanceRunning(RentalEvent, frozen=True, kw_only=True, tag="instance_running"):
+    """Vast reports the container as running; SSH and GPU are not proven yet."""
+
+
+class KeyAttached(RentalEvent, frozen=True, kw_only=True, tag="key_attached"):
+    """Our public key was attached to the instance after a refused login."""
+
+
+class BecameReady(RentalEvent, frozen=True, kw_only=True, tag="became_ready"):
+    """SSH works and the GPUs are what was ordered."""
+
+    host: str
+    port: int
+    route: str
+    gpu: str
+    disk_free_bytes: int = 0
+    cuda_version: str | None = None
+    driver_version: str | None = None
+
+
+class JobBegan(RentalEvent, frozen=True, kw_only=True, tag="job_began"):
+    """A job occupies the machine."""
+
+    job_id: str
+
+
+class JobLeft(RentalEvent, frozen=True, kw_only=True, tag="job_left"):
+    """The machine's job ended; its results are to be collected."""
+
+    job_id: str
+
+
+class CollectVerified(RentalEvent, frozen=True, kw_only=True, tag="collect_verified"):
+    """Everything declared is home and verified, or known not to exist."""
+
+
+class CollectFailed(RentalEvent, frozen=True, kw_only=True, tag="collect_failed"):
+    """The copy failed: the machine is held."""
+
+    why: str
+
+
+class InstanceStopped(RentalEvent, frozen=True, kw_only=True, tag="instance_stopped"):
+    """The container does not run any more, but its disk exists and bills."""
+
+    why: str
+    asked: bool = False  # as the user wanted
+
+
+class InstanceResumed(RentalEvent, frozen=True, kw_only=True, tag="instance_resumed"):
+    """A stopped instance runs again."""
+
+
+class StopAsked(RentalEvent, frozen=True, kw_only=True, tag="stop_asked"):
+    """The user wants the GPU given back and the disk kept."""
+
+    why: str
+    collect: bool = True
+
+
+class StartAsked(RentalEvent, frozen=True, kw_only=True, tag="start_asked"):
+    """The user wants a stopped machine back."""
+
+
+class StartTried(RentalEvent, frozen=True, kw_only=True, tag="start_tried"):
+    """A start request got an answer, or none."""
+
+    accepted: bool
+    error: str | None = None
+
+
+class PolicyChanged(RentalEvent, frozen=True, kw_only=True, tag="policy_changed"):
+    """The user changed what the rental is allowed. `changes`: by setting its value before and
+    after, as text."""
+
+    policy: Policy
+    deadline_at: float | None
+    changes: dict[str, tuple[str, str]]
+
+
+class EndDecided(RentalEvent, frozen=True, kw_only=True, tag="end_decided"):
+    """The rental shall end: what is to be collected first is settled by the ending table."""
+
+    trigger: Trigger
+    why: str
+    force: bool = False
+    collect: bool = True
+
+
+class DestroyDecided(RentalEvent, frozen=True, kw_only=True, tag="destroy_decided"):
+    """Nothing holds the machine any more: destroy it. `why` names what was settled first."""
+
+    why: str
+
+
+class DestroyTried(RentalEvent, frozen=True, kw_only=True, tag="destroy_tried"):
+    """A destroy request got an answer, or none. `accepted` is not a proof."""
+
+    accepted: bool
+    error: str | None = None
+
+
+class StopTried(RentalEvent, frozen=True, kw_only=True, tag="stop_tried"):
+    """A stop request got an answer, or none."""
+
+    accepted: bool
+    error: str | None = None
+
+
+class FoundAbsent(RentalEvent, frozen=True, kw_only=True, tag="found_absent"):
+    """Complete listings prove that no such instance exists (I3)."""
+
+    proof: str
+
+
+class Resurfaced(RentalEvent, frozen=True, kw_only=True, tag="resurfaced"):
+    """An instance with the claim of an ended rental exists: it is ended again (I2)."""
+
+    instance_id: int
+
+
+class BillingChanged(RentalEvent, frozen=True, kw_only=True, tag="billing_changed"):
+    """From `since` on the instance costs `rate` per hour. Never earlier than the truth."""
+
+    since: float
+    rate: Micros
+    status: str | None = None
+
+
+class Warned(RentalEvent, frozen=True, kw_only=True, tag="warned"):
+    """A watchdog warned once."""
+
+    watchdog: str
+    why: str
+
+
+class Quarantined(RentalEvent, frozen=True, kw_only=True, tag="quarantined"):
+    """A bug met this rental: only ending it is allowed from now on."""
+
+    why: str
