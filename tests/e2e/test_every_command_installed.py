@@ -46,6 +46,7 @@ class VersionDocument(Own, frozen=True, kw_only=True):
 
 class PathDocument(Own, frozen=True, kw_only=True):
     path: str
+    project_path: str | None
 
 
 class LinesDocument(Own, frozen=True, kw_only=True):
