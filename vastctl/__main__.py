@@ -70,15 +70,17 @@ def _run(
     if parsed.command is None:
         screen.out(parsed.help_text)
         return ExitCode.OK
+    greeting = Greeting(screen.note, lambda text: screen.step("warning", text))
     client = Client(
         link or (lambda: connect(args.socket)),
         timeout_s=args.timeout,
         note=screen.note,
-        greeting=Greeting(screen.note, lambda text: screen.step("warning", text)),
+        greeting=greeting,
     )
     ctx = Context(args, screen, client, project=project, stdin_tty=stdin_tty)
-    if now is not None:
-        ctx.now = now
+    clock = now or ctx.now
+    # What vastd tells is compared with the clock it is told by, also after somebody set ours.
+    ctx.now = lambda: clock() - greeting.clock_ahead_s
     try:
         return int(parsed.command.run(ctx))
     finally:

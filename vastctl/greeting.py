@@ -34,6 +34,7 @@ class _Hello(Struct, frozen=True, kw_only=True):
     protocol_version: int
     daemon: _Daemon = field(default_factory=_Daemon)
     warnings: list[str] = field(default_factory=list)
+    clock_ahead_s: float = 0.0
 
 
 class _Data(Struct, frozen=True, kw_only=True):
@@ -55,6 +56,7 @@ class Greeting:
         self._told: set[str] = set()
         self._mismatch: tuple[str, str] | None = None  # sentence and remedy
         self.pending = False  # sent, and not heard yet
+        self.clock_ahead_s = 0.0  # of vastd's instants, as it says
 
     def request(self) -> bytes:
         """Return what to send first on a new connection."""
@@ -103,6 +105,7 @@ class Greeting:
                 self._note,
                 f"vastd {theirs} is running, and this is vastctl {VASTD_VERSION}: {_RENEW}",
             )
+        self.clock_ahead_s = hello.clock_ahead_s
         for warning in hello.warnings:
             self._tell(self._warn, warning)
 

@@ -7,7 +7,6 @@ A stop destroys nothing: machines and jobs go on, and the next start resumes eve
 
 import logging
 import os
-import time
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
 from functools import partial
@@ -16,6 +15,7 @@ from pathlib import Path
 import trio
 from msgspec import Struct, structs
 
+from vastd.clocks import newest_instant, process_clock
 from vastd.config.load import load
 from vastd.configuration import ConfigurationHolder
 from vastd.core import events as ev
@@ -93,10 +93,12 @@ async def run(options: Options, stop: trio.Event, manager: ServiceManager) -> No
         identity = vast_identity(config.settings.vast.url, simulated=options.simulate)
         lost = renting.why is not None
         hold_to(state_dir, identity, len(ledger.live()), uncertain=lost)
+        newest = newest_instant(ledger.rentals.values(), ledger.jobs.values())
+        clock = process_clock(state_dir, newest)
         async with AsyncExitStack() as stack:
             door = await stack.enter_async_context(listening(os.environ))
             account = await stack.enter_async_context(
-                open_account(config, state_dir, simulate=options.simulate)
+                open_account(config, state_dir, simulate=options.simulate, witness=clock)
             )
             connect_s = config.settings.timing.ssh_connect_s
             boxes = await stack.enter_async_context(
@@ -111,8 +113,9 @@ async def run(options: Options, stop: trio.Event, manager: ServiceManager) -> No
                 ledger=ledger,
                 provider=account.provider,
                 boxes=boxes,
-                observed=Observations(time.time()),
-                wall_clock=time.time,
+                observed=Observations(clock()),
+                wall_clock=clock,
+                clock=clock,
                 limits=config.limits(),
                 owner8=owner_word(state_dir),
                 new_id=new_id,
@@ -191,7 +194,7 @@ def _context(
         shell.ledger.wake()
 
     config.on_change = on_config
-    started = rfc3339(time.time())
+    started = rfc3339(shell.wall_clock())
     return Context(
         shell=shell,
         supervisor=supervisor,

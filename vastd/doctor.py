@@ -8,6 +8,7 @@ from typing import Final
 
 import trio
 
+from vastd.clock_checks import clock_check
 from vastd.core.money import from_usd, show
 from vastd.errors import AuthRejected, ProviderError, VastdError
 from vastd.service_checks import Service, service_checks
@@ -40,6 +41,7 @@ async def examine(
         *(_tool(name, package) for name, package in TOOLS),
         _disk(shell.state_dir),
         _store(shell),
+        clock_check(shell.clock),
         _config(config_error()),
         _private(shell.state_dir),
         *service_checks(Service.of_this_user(), managed=managed, simulated=simulated),

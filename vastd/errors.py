@@ -74,6 +74,10 @@ class OutcomeUnknown(ProviderError):
     """No trustworthy answer: it may have happened (time-out, reset, 5xx, unreadable body)."""
 
 
+class NoAnswer(OutcomeUnknown):
+    """Nothing came back at all, not even a refusal: perhaps nobody can be reached."""
+
+
 class Unreachable(ProviderError):
     """No connection was made (name, route, refused, TLS): nothing was sent, nothing was done."""
 

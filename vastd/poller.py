@@ -19,9 +19,11 @@ from vastd.effects.destroy import end_surplus
 from vastd.errors import (
     AuthRejected,
     IllegalTransition,
+    NoAnswer,
     NoSuchInstance,
     ProviderError,
     StoreError,
+    Unreachable,
 )
 from vastd.shell import Shell
 
@@ -42,6 +44,7 @@ class Poller:
         self._hurry = trio.Event()
         self._one_at_a_time = trio.Lock()
         self.attempted = trio.Event()
+        self.over_begun_at = -math.inf  # when the newest attempt that is over began
         self.steps = 0  # grows whenever something was done, so that a standstill can be seen
 
     def hurry(self) -> None:
@@ -71,13 +74,16 @@ class Poller:
             with trio.fail_after(LISTING_TIMEOUT_S):
                 rows = await shell.provider.list_instances()
         except ProviderError as exc:
-            self._failed(str(exc), auth=isinstance(exc, AuthRejected))
+            silent = isinstance(exc, (Unreachable, NoAnswer))
+            self._failed(str(exc), auth=isinstance(exc, AuthRejected), unanswered=silent)
             return False
         except trio.TooSlowError:
-            self._failed(f"no complete listing within {LISTING_TIMEOUT_S:.0f} s", auth=False)
+            why = f"no complete listing within {LISTING_TIMEOUT_S:.0f} s"
+            self._failed(why, auth=False, unanswered=True)
             return False
         finally:
             self.attempted.set()
+            self.over_begun_at = begun_at
         self._failures = 0
         diff = reconcile.diff(
             shell.ledger.rentals,
@@ -145,7 +151,7 @@ class Poller:
             shell.observed.note(rental.rental_id, absences=0, absent_since=None)
         return found is None
 
-    def _failed(self, why: str, *, auth: bool) -> None:
+    def _failed(self, why: str, *, auth: bool, unanswered: bool) -> None:
         shell = self._shell
         self._failures += 1
         inventory = shell.observed.world.inventory
@@ -156,6 +162,7 @@ class Poller:
                 inventory,
                 error=why,
                 auth_failed=auth,
+                unanswered=unanswered,
                 failing_since=shell.wall_clock() if since is None else since,
             ),
         )

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct, structs
 
+from vastd.clocks import Clock
 from vastd.core.job import Needs
 from vastd.core.limits import Limits
 from vastd.core.market import Offer
@@ -82,7 +83,7 @@ class Shell:
     provider: Provider
     boxes: Boxes
     observed: Observations
-    wall_clock: Callable[[], float]
+    wall_clock: Callable[[], float]  # the time of the record: `clock`'s
     limits: Limits
     owner8: str
     new_id: Callable[[str], str]  # prefix -> fresh id
@@ -95,6 +96,7 @@ class Shell:
     past: Past = field(init=False)  # what the machines that are gone cost; follows the ledger
     credit: Credit = field(default_factory=Credit)
     locked: Callable[[], str | None] = field(default=lambda: None)  # why nothing may be rented
+    clock: Clock = field(default_factory=Clock)
 
     def __post_init__(self) -> None:
         self.past = Past(self.ledger.rentals.values())

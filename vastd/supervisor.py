@@ -33,11 +33,11 @@ from vastd.errors import IllegalTransition, StoreError, VastdError
 from vastd.poller import Poller
 from vastd.renting import require_renting
 from vastd.shell import Shell
+from vastd.timewatch import TimeWatch
 
 _log = logging.getLogger(__name__)
 
 LOOK_AT_LEAST_EVERY_S: Final = 15.0  # DESIGN 4.3
-CLOCK_JUMP_S: Final = 30.0  # guess: no healthy loop is late by that much
 CRASHES_TO_QUARANTINE: Final = 5  # guess: a bug that repeats is not bad luck
 SETTLE_ROUNDS: Final = 3  # machine gone, job lost, results lost
 RESTART_SPACING_S: Final = 5.0  # guess: after an unexpected end of an effect
@@ -56,6 +56,7 @@ class Supervisor:
     def __init__(self, shell: Shell, poller: Poller) -> None:
         self._shell = shell
         self._poller = poller
+        self._time = TimeWatch(shell, poller, LOOK_AT_LEAST_EVERY_S)
         self._running: dict[str, _Running] = {}  # by rental_id, or by job_id for a placement
         self._crashes: dict[str, int] = {}
         self._not_before: dict[str, float] = {}
@@ -68,7 +69,7 @@ class Supervisor:
         self._resume()
         async with trio.open_nursery() as nursery:
             while True:
-                self._notice_jump()
+                self._look_at_time()
                 wake_at = self._look(nursery)
                 wait_s = min(wake_at - self._shell.wall_clock(), LOOK_AT_LEAST_EVERY_S)
                 with trio.move_on_after(max(wait_s, 0.0)):
@@ -88,16 +89,11 @@ class Supervisor:
                     )
                 )
 
-    def _notice_jump(self) -> None:
+    def _look_at_time(self) -> None:
         """After a suspend or a clock step: list first, judge staleness from now on (I7)."""
-        now = self._shell.wall_clock()
-        late_s = now - self.looked_at
-        if late_s > LOOK_AT_LEAST_EVERY_S + CLOCK_JUMP_S or late_s < -CLOCK_JUMP_S:
-            _log.warning("the clock moved by %.0f s: listing before judging", late_s)
-            self._shell.observed.restart_watch(now)
+        if self._time.look(self.looked_at):
             self._not_before.clear()  # after a step back these would be far away
-            self._poller.hurry()
-        self.looked_at = now
+        self.looked_at = self._shell.wall_clock()
 
     # -- one look
 
@@ -121,8 +117,10 @@ class Supervisor:
         shared = self._paces(self.looked_at)
         watched = (self.watch(rental, shared) for rental in live)
         actions, wake_at = watchdogs.check(watched, self.looked_at, cap_watchdogs.ALL)
+        may_end = self._time.may_end()  # an end that is held back is due again at the next look
         for action in actions:
-            self._act(action)
+            if may_end or not isinstance(action, alarms.End):
+                self._act(action)
         return wake_at
 
     def _paces(self, now: float) -> tuple[Pace, ...]:
@@ -180,7 +178,7 @@ class Supervisor:
         """Start, keep or cancel the effect of one rental; return when it may be due."""
         shell = self._shell
         rental = shell.ledger.rentals[rental_id]
-        seen = shell.observed.world.of(rental_id)
+        seen = self._time.sighting(rental_id)
         now = shell.wall_clock()
         step = steps.next_step(rental, shell.ledger.jobs_of(rental_id), seen, shell.limits, now)
         if step.do is Do.DECIDE_END:
@@ -201,6 +199,8 @@ class Supervisor:
             return self._advance(nursery, rental_id)
         if step.do not in steps.EFFECTS or (step.do is Do.CREATE and not self._may_rent()):
             return math.inf
+        if step.do is Do.COLLECT and shell.observed.world.network_down_since is not None:
+            return math.inf  # it would only count as a failed copy
         due = max(step.not_before or 0.0, self._not_before.get(rental_id, 0.0))
         if due > shell.wall_clock():
             return due

@@ -17,7 +17,7 @@ from vastd.provider.pacing import Paced, rates_from
 from vastd.provider.port import Provider
 from vastd.provider.retry import ReadRetrying
 from vastd.provider.vast.client import VastProvider
-from vastd.provider.vast.http import VastHttp
+from vastd.provider.vast.http import DateWitness, VastHttp
 from vastd_protocol.version import VASTD_VERSION
 
 
@@ -25,8 +25,15 @@ class VastAccount:
     """One account at one address. `provider` changes when `refresh` finds another key."""
 
     def __init__(
-        self, config: ConfigurationHolder, url: str, fixed: Key | None, *, simulated: bool
+        self,
+        config: ConfigurationHolder,
+        url: str,
+        fixed: Key | None,
+        *,
+        simulated: bool,
+        witness: DateWitness,
     ) -> None:
+        self._witness = witness
         self.url = url
         self._config = config
         self._fixed = fixed  # the simulator's key: no other is looked for
@@ -55,7 +62,7 @@ class VastAccount:
         if self._key is not None and self._key.secret == key.secret:
             return  # a new way would forget when which endpoint was asked last
         self._key = key
-        http = VastHttp(key=key, base_url=self.url, version=VASTD_VERSION)
+        http = VastHttp(key=key, base_url=self.url, version=VASTD_VERSION, witness=self._witness)
         self._open.append(http)
         vast = VastProvider(http, secrets=[key.secret.reveal()], page_interval_s=self._page_s())
         paced = Paced(vast, rates_from(self._rates()))
@@ -83,7 +90,7 @@ class VastAccount:
 
 @asynccontextmanager
 async def open_account(
-    config: ConfigurationHolder, state_dir: Path, *, simulate: bool
+    config: ConfigurationHolder, state_dir: Path, *, simulate: bool, witness: DateWitness
 ) -> AsyncIterator[VastAccount]:
     """Yield the way to Vast, or to the simulated one, which is joined or started."""
     if simulate:
@@ -91,9 +98,10 @@ async def open_account(
 
         info = await join_or_spawn(state_dir / "simulator")
         key = make_key(info.api_key, "the simulator")
-        account = VastAccount(config, info.url, key, simulated=True)
+        account = VastAccount(config, info.url, key, simulated=True, witness=witness)
     else:
-        account = VastAccount(config, config.config.value.vast.url, None, simulated=False)
+        url = config.config.value.vast.url
+        account = VastAccount(config, url, None, simulated=False, witness=witness)
     try:
         yield account
     finally:

@@ -37,9 +37,10 @@ def busy(**seen: object) -> Watch:
     )  # type: ignore[arg-type]
 
 
-def idle_watch(**policy: object) -> Watch:
+def idle_watch(listed_at: float | None = None, **policy: object) -> Watch:
     rental = a_rental(ready_at=T0 + 10, policy=Policy(**policy))  # type: ignore[arg-type]
-    return a_watch(rental, a_done_job(ended_at=T0 + 50), seen=Sighting(quiet_since=T0 + 100))
+    seen = Sighting(quiet_since=T0 + 100, seen_begun_at=listed_at)
+    return a_watch(rental, a_done_job(ended_at=T0 + 50), seen=seen)
 
 
 def booting(listed_at: float | None = T0 + 601) -> Watch:
@@ -58,7 +59,7 @@ ENDS = [
     (a_watch(a_rental(Phase.STOPPED)), Trigger.MAX_RUNTIME, T0 + 12 * HOUR),
     (busy(), Trigger.HEARTBEAT_STALE, T0 + 1600),
     (booting(), Trigger.BOOT_OVERDUE, T0 + 600),
-    (idle_watch(idle_s=900.0), Trigger.IDLE, T0 + 1000),
+    (idle_watch(idle_s=900.0, listed_at=T0 + 1000), Trigger.IDLE, T0 + 1000),
     # 0.36 $ are an hour; the reserve for winding down is 60 + 20 + 30 s of it
     (a_watch(a_rental(Phase.BUSY, policy=Policy(budget=from_usd(0.36)))), Trigger.BUDGET, T0 + 3490),
 ]  # fmt: skip
@@ -309,6 +310,36 @@ def test_a_machine_with_a_job_to_come_or_without_a_reading_is_not_idle() -> None
 
     assert watchdogs.idle(waiting) is None
     assert watchdogs.idle(a_watch(a_rental(), a_done_job())) is None
+
+
+@pytest.mark.parametrize("listed_at", [None, T0 + 999])
+def test_idleness_is_not_judged_before_a_listing_later_than_its_limit(
+    listed_at: float | None,
+) -> None:
+    due, _ = watchdogs.check([idle_watch(listed_at=listed_at, idle_s=900.0)], T0 + HOUR)
+
+    assert Trigger.IDLE not in [a.trigger for a in due if isinstance(a, End)]
+
+
+def test_while_our_network_is_down_nobody_s_silence_counts_and_limits_do() -> None:
+    watches = [
+        busy(),
+        booting(),
+        idle_watch(listed_at=T0 + 1000, idle_s=900.0),
+        idle_watch(),
+        failing_listing(),
+        a_watch(a_rental(), seen=Sighting(unreachable_since=T0 + 7)),
+    ]
+    down = [
+        structs.replace(w, world=structs.replace(w.world, network_down_since=T0)) for w in watches
+    ]
+
+    silent, _ = watchdogs.check(down, T0 + 2 * HOUR)
+    late, _ = watchdogs.check(down, T0 + 13 * HOUR)
+
+    assert [a for a in silent if isinstance(a, End)] == []
+    assert {a.watchdog for a in silent if isinstance(a, Warn)} <= {"boot_warn"}
+    assert {a.trigger for a in late if isinstance(a, End)} == {Trigger.MAX_RUNTIME}
 
 
 def test_idleness_and_silence_count_from_when_we_watched() -> None:

@@ -92,29 +92,13 @@ async def test_our_own_network_down_is_not_the_machine_s_fault(
         assert the_job(daemon).state is JobState.SUCCEEDED
 
 
-class Lid:
-    """A lid that is closed: wall time goes on, trio's time does not."""
-
-    def __init__(self, lab: Lab) -> None:
-        self._plain = lab.clock
-        self._slept_s = 0.0
-        lab.clock = self
-
-    def __call__(self) -> float:
-        return self._plain() + self._slept_s
-
-    def close_for(self, seconds: float) -> None:
-        self._slept_s += seconds
-
-
 async def test_nine_minutes_of_suspend_kill_no_silent_job_in_the_first_cycle(
     autojump_clock: MockClock, lab: Lab
 ) -> None:
-    lid = Lid(lab)
     async with lab.boot() as daemon:
         await running(lab, daemon, *LONG, heartbeat_path="hb.json", heartbeat_interval_s=60.0)
         await trio.sleep(100)
-        lid.close_for(540)
+        lab.suspend(540)
         await trio.sleep(60)
 
         assert first(daemon).ending is None
@@ -129,14 +113,13 @@ async def test_nine_minutes_of_suspend_kill_no_machine_on_its_way_up(
     autojump_clock: MockClock, lab: Lab, phase: Phase, later_s: float
 ) -> None:
     lab.market.afflict(MachineFault(kind=MachineFaultKind.SSH_REFUSED, for_s=60.0))
-    lid = Lid(lab)
     async with lab.boot() as daemon:
         daemon.submit(*WORK, project=lab.project)
         await daemon.until(
             lambda: bool(daemon.ledger.rentals) and first(daemon).phase is phase, within_s=HOUR
         )
         await trio.sleep(later_s)
-        lid.close_for(540)
+        lab.suspend(540)
         await trio.sleep(20)
         assert first(daemon).ending is None
 
@@ -156,10 +139,9 @@ def test_a_silence_that_lasted_over_a_suspend_begins_anew() -> None:
 async def test_a_deadline_that_passed_while_the_lid_was_closed_counts(
     autojump_clock: MockClock, lab: Lab
 ) -> None:
-    lid = Lid(lab)
     async with lab.boot() as daemon:
         await running(lab, daemon, *LONG, max_runtime_s=HOUR)
-        lid.close_for(2 * HOUR)
+        lab.suspend(2 * HOUR)
         await daemon.settled(within_s=600)
 
         assert first(daemon).end_reason is Trigger.MAX_RUNTIME
@@ -193,23 +175,6 @@ async def test_a_full_disk_at_home_stops_no_end_and_is_caught_up_with(
     with opened(lab.state_dir) as store:
         assert [r.phase for r in store.rentals()] == [Phase.GONE]
         assert ev.kind(store.events_before_end(1)[0].event) == "found_absent"
-
-
-async def test_an_end_decided_by_a_clock_far_ahead_is_proven_when_the_clock_is_right_again(
-    autojump_clock: MockClock, lab: Lab
-) -> None:
-    ahead = [0.0]
-    lab.clock = lambda: EPOCH + trio.current_time() + ahead[0]
-    async with lab.boot() as daemon:
-        await running(lab, daemon, *LONG)
-        ahead[0] = 400 * 86_400.0
-        await daemon.until(lambda: first(daemon).destroy_accepted, within_s=HOUR)
-        ahead[0] = 0.0
-        daemon.kill()
-    async with lab.boot() as daemon:
-        await daemon.settled(within_s=HOUR)
-
-        assert first(daemon).phase is Phase.GONE
 
 
 # -- a damaged store

@@ -149,8 +149,8 @@ async def test_time_that_a_machine_stands_still_is_no_idle_time(
         ending = first(daemon).ending
         assert ending is not None
         assert ending.trigger == "idle"
-        # From the begin of the listing that showed it running, less than a second before.
-        assert 1199 < ending.at - back.phase_since <= 1200
+        # At the first listing that shows it idle when the limit is over.
+        assert 1200 <= ending.at - back.phase_since <= 1200 + 21
 
 
 async def test_storage_counts_against_the_budget_of_a_stopped_machine(

@@ -3,6 +3,7 @@
 import logging
 from contextlib import suppress
 
+import httpx2
 import pytest
 import trio
 from trio.testing import MockClock
@@ -47,6 +48,51 @@ async def test_a_request_arrives_once_with_key_agent_and_body():
     assert arrived.headers["user-agent"] == "vastd/1.2.3"
     assert arrived.headers["content-type"] == "application/json"
     assert arrived.headers["accept-encoding"] == "identity"
+
+
+class Listener:
+    """A witness that remembers."""
+
+    def __init__(self) -> None:
+        self.dates: list[float] = []
+
+    def asked(self) -> float:
+        return 7.0
+
+    def heard(self, date: float, took_s: float) -> None:
+        assert took_s == 0.0
+        self.dates.append(date)
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "heard"),
+    [
+        (200, {"Date": "Tue, 01 Dec 2026 12:00:00 GMT"}, [1_796_126_400.0]),
+        (429, {"Date": "Tue, 01 Dec 2026 12:00:00 GMT"}, [1_796_126_400.0]),
+        (200, {"Date": "Tue, 01 Dec 2026 12:00:00 GMT", "Age": "0"}, [1_796_126_400.0]),
+        (200, {"Date": "Tue, 01 Dec 2026 12:00:00 GMT", "Age": "40"}, []),
+        (200, {"Date": "the day after tomorrow"}, []),
+        (200, {"Date": "Tue, 01 Dec 999999999 12:00:00 GMT"}, []),
+        (200, {}, []),
+    ],
+)
+async def test_the_time_of_every_answer_is_heard_unless_a_cache_gave_it(
+    status: int, headers: dict[str, str], heard: list[float]
+) -> None:
+    witness = Listener()
+    transport = httpx2.MockTransport(
+        lambda _: httpx2.Response(status, headers=headers, stream=httpx2.ByteStream(b"{}"))
+    )
+    async with VastHttp(
+        key=a_key(),
+        base_url="https://vast.example",
+        version="1",
+        transport=transport,
+        witness=witness,
+    ) as client:
+        await client.send(a_request())
+
+    assert witness.dates == heard
 
 
 async def test_a_prefix_in_the_address_is_kept_and_the_query_is_encoded():

@@ -11,6 +11,7 @@ from vastd.errors import (
     BadSpec,
     ContractChanged,
     CreatedButFailed,
+    NoAnswer,
     NoCredit,
     NoSuchInstance,
     OfferGone,
@@ -79,9 +80,9 @@ async def test_a_rental_lives_and_ends_through_the_port(autojump_clock, scene):
 @pytest.mark.parametrize(
     ("kind", "error", "instances"),
     [
-        (FaultKind.LOSE_REQUEST, OutcomeUnknown, 0),
-        (FaultKind.LOSE_ANSWER, OutcomeUnknown, 1),
-        (FaultKind.TIMEOUT, OutcomeUnknown, 0),
+        (FaultKind.LOSE_REQUEST, NoAnswer, 0),
+        (FaultKind.LOSE_ANSWER, NoAnswer, 1),
+        (FaultKind.TIMEOUT, NoAnswer, 0),
         (FaultKind.HTTP_429, RateLimited, 0),
         (FaultKind.HTTP_500, OutcomeUnknown, 0),
         (FaultKind.HTTP_500_AFTER, OutcomeUnknown, 1),

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import trio
 
+from vastd import clocks
+from vastd.clocks import Clock, newest_instant
 from vastd.core import events as ev
 from vastd.core.job import Job, Needs
 from vastd.core.limits import Limits
@@ -163,10 +165,14 @@ class Lab:
     def __init__(self, seed: int = 1, limits: Limits | None = None) -> None:
         self.seed = seed
         self.limits = limits or Limits()
-        self.clock: Callable[[], float] = virtual_clock
-        self.market = Market(seed, virtual_clock)
-        self.faults = Faults(virtual_clock)
-        self.boxes = SimBoxes(self.market, self.faults, virtual_clock)
+        self.asleep_s = 0.0  # suspended: real time went on, trio's did not
+        self.step_s = 0.0  # by how much the wall clock was set wrong
+        self.paused_s = 0.0  # of `asleep_s`, what neither of our clocks counted
+        self.boots = 1
+        self.clock: Callable[[], float] = self.wall_clock
+        self.market = Market(seed, self.true_time)
+        self.faults = Faults(self.true_time)
+        self.boxes = SimBoxes(self.market, self.faults, self.true_time)
         self._temp = tempfile.mkdtemp(prefix="vastd-sim-", dir=MEMORY_FS)
         self.root = Path(self._temp)
         self.state_dir = self.root / "state"
@@ -177,6 +183,24 @@ class Lab:
         self.observer: Callable[..., None] | None = None
         self.on_commit: Callable[[str], None] = lambda _: None
         self._numbers = 0
+
+    def true_time(self) -> float:
+        """Return what Vast's clock says."""
+        return virtual_clock() + self.asleep_s
+
+    def wall_clock(self) -> float:
+        """Return what our computer's wall clock says."""
+        return self.true_time() - self.paused_s + self.step_s
+
+    def boot_clock(self) -> float:
+        """Return what its boot clock says: a reboot begins it anew."""
+        return 1000.0 + trio.current_time() + self.asleep_s - self.paused_s - 1e6 * (self.boots - 1)
+
+    def suspend(self, seconds: float, *, counted: bool = True) -> None:
+        """Close the lid: time goes on, the daemon does not run. A paused virtual machine does not
+        even have it counted."""
+        self.asleep_s += seconds
+        self.paused_s += 0.0 if counted else seconds
 
     def close(self) -> None:
         """Remove the files."""
@@ -207,17 +231,31 @@ class Lab:
             store = CutStore(plain._connection, plain._path, plain._mark)
             store.on_commit = self.on_commit
             self.boxes = self.boxes.reborn()
-            provider = SimProvider(self.market, self.faults, observer=self.observer)
+            ledger = Ledger(store)
+            clock = Clock(
+                wall=lambda: self.clock(),
+                boot=self.boot_clock,
+                boot_id=f"boot-{self.boots}",
+                path=self.state_dir / clocks.NAME,
+                newest_at=newest_instant(ledger.rentals.values(), ledger.jobs.values()),
+            )
+            provider = SimProvider(
+                self.market,
+                self.faults,
+                observer=self.observer,
+                date=lambda: clock.heard(self.true_time(), 0.0),
+            )
 
             async def choose(needs: Needs, avoid: frozenset[int], budget: Micros | None) -> Choice:
                 return await self.choose(provider, needs, avoid, budget)
 
             shell = Shell(
-                ledger=Ledger(store),
+                ledger=ledger,
                 provider=provider,
                 boxes=self.boxes,
-                observed=Observations(self.clock()),
-                wall_clock=self.clock,
+                observed=Observations(clock()),
+                wall_clock=clock,
+                clock=clock,
                 limits=self.limits,
                 owner8=OWNER8,
                 new_id=self.new_id,

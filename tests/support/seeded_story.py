@@ -192,8 +192,6 @@ class Story:
         self.lab = Lab(seed, Limits(caps=self.draw.caps[0][1]))
         self.broken: Broken | None = None
         self.billed_before: dict[str, int] = {}  # by rental, when the caps were changed
-        self.step_s = 0.0  # by how much the wall clock was stepped
-        self.lab.clock = lambda: EPOCH + trio.current_time() + self.step_s
         self.commits = 0
         self.kill_wanted = False
         self.daemon: Daemon | None = None
@@ -350,7 +348,7 @@ class Story:
 
     def _jump(self, by: float) -> None:
         self.trace.append(f"{trio.current_time():9.1f} CLOCK {by:+.0f}")
-        self.step_s += by
+        self.lab.step_s += by
 
     def _disk_full(self) -> bool:
         now = trio.current_time()
@@ -361,7 +359,7 @@ class Story:
             self.daemon.store.full = self._disk_full()
 
     def _cancel(self, number: int) -> None:
-        self._order(number, lambda d, job: [ev.CancelAsked(job_id=job.job_id, at=self.lab.clock())]
+        self._order(number, lambda d, job: [ev.CancelAsked(job_id=job.job_id, at=self._now())]
                     if not job.finished else [])  # fmt: skip
 
     def _destroy(self, number: int) -> None:
@@ -369,7 +367,7 @@ class Story:
             rental = daemon.ledger.rentals.get(job.rental_id or "")
             if rental is None or rental.phase is Phase.GONE:
                 return []
-            return [ev.EndDecided(rental_id=rental.rental_id, at=self.lab.clock(),
+            return [ev.EndDecided(rental_id=rental.rental_id, at=self._now(),
                                   trigger=Trigger.USER, why="user", force=True)]  # fmt: skip
 
         self._order(number, decide)
@@ -379,7 +377,7 @@ class Story:
             rental = daemon.ledger.rentals.get(job.rental_id or "")
             if rental is None or rental.phase not in PAUSABLE or rental.ending is not None:
                 return []
-            now = self.lab.clock()
+            now = self._now()
             active = [j for j in daemon.ledger.jobs_of(rental.rental_id) if j.active]
             cancelled = [ev.CancelAsked(job_id=j.job_id, at=now) for j in active]
             return [*cancelled, ev.StopAsked(rental_id=rental.rental_id, at=now, why="lunch")]
@@ -391,7 +389,7 @@ class Story:
             rental = daemon.ledger.rentals.get(job.rental_id or "")
             if rental is None or rental.phase is not Phase.STOPPED:
                 return []
-            return [ev.StartAsked(rental_id=rental.rental_id, at=self.lab.clock())]
+            return [ev.StartAsked(rental_id=rental.rental_id, at=self._now())]
 
         self._order(number, decide)
 
@@ -409,6 +407,11 @@ class Story:
             self.daemon.ledger.commit(*events)
         except StoreError as exc:  # a kill at this very commit, or a full disk: the client is told
             self.trace.append(f"{trio.current_time():9.1f} order {number}: {exc}")
+
+    def _now(self) -> float:
+        """Return the time a client's order gets: the record's."""
+        assert self.daemon is not None
+        return self.daemon.shell.wall_clock()
 
     # -- the promises
 
@@ -430,7 +433,7 @@ class Story:
     def _check_gate(self, rental_id: str) -> None:
         """At the moment a machine is let through, what is spent and what every machine reserves,
         it included, is within each cap (BUD-09): exactly."""
-        ledger, now = self.daemon.ledger, self.lab.clock()  # type: ignore[union-attr]
+        ledger, now = self.daemon.ledger, self._now()  # type: ignore[union-attr]
         past = spending.Past(ledger.rentals.values())  # summed up anew, not the daemon's own
         book = spending.Book(
             rentals=ledger.live(), past=past, waiting=(), limits=self.lab.limits, now=now
@@ -441,7 +444,7 @@ class Story:
 
     def _check_unspent(self, rental_id: str) -> None:
         """Nothing is rented once a cap is used up, however old the intention is."""
-        ledger, now = self.daemon.ledger, self.lab.clock()  # type: ignore[union-attr]
+        ledger, now = self.daemon.ledger, self._now()  # type: ignore[union-attr]
         rental = ledger.rentals[rental_id]
         past = spending.Past(ledger.rentals.values())
         for pace in paces(ledger.live(), past, self.lab.limits, now):

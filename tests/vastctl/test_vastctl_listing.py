@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from msgspec import structs
 from msgspec.json import decode, encode
 
 from vastd_protocol.errors import ErrorCode
@@ -53,6 +54,33 @@ inventory: stale, 3m10s old: Vast answered 429
 """
     )
     assert daemon.asked("rental.list") == [{"all": True}]
+
+
+def test_ls_counts_by_the_clock_that_vastd_tells_by_when_ours_was_set(
+    vastctl: Callable[..., Any], daemon: Any, make: Any
+) -> None:
+    hello = structs.replace(make.hello(), clock_ahead_s=-3600.0, warnings=["the clock was set"])
+    daemon.on("initialize", hello)
+    daemon.on("rental.list", rental.RentalListView(rentals=[make.rental()], inventory=FRESH))
+
+    ran = vastctl("ls")
+
+    assert "in 10h30m" in ran.out  # 11h30m of our clock
+    assert "the clock was set" in ran.err
+
+
+def test_ls_says_that_it_is_our_own_network(
+    vastctl: Callable[..., Any], daemon: Any, make: Any
+) -> None:
+    down = rental.InventoryView(
+        state="stale", age_s=190.0, network_down_since="2026-11-30T11:56:50Z"
+    )
+    daemon.on("rental.list", rental.RentalListView(rentals=[make.rental()], inventory=down))
+
+    told = [line for line in vastctl("ls").out.splitlines() if "your own network" in line]
+
+    assert len(told) == 1
+    assert "machines and jobs go on, deadlines hold" in told[0]
 
 
 def test_ls_without_machines_still_tells_the_inventory(

@@ -83,6 +83,12 @@ def inventory_lines(inventory: InventoryView) -> list[str]:
     if inventory.state == "unknown":
         line += "; Vast may hold machines that are not shown"
     lines = [line]
+    if inventory.network_down_since is not None:
+        lines.append(
+            "warning: your own network seems down since "
+            f"{words.clock(inventory.network_down_since)}: neither Vast nor any machine answers; "
+            "machines and jobs go on, deadlines hold"
+        )
     if inventory.foreign:
         lines.append(
             f"{words.count(inventory.foreign, 'machine')} of the account not rented by this vastd, "

@@ -141,6 +141,26 @@ class CapsChanged(DaemonEvent, frozen=True, kw_only=True, tag="caps_changed"):
     changes: dict[str, tuple[float | None, float | None]]
 
 
+class ClockJumped(DaemonEvent, frozen=True, kw_only=True, tag="clock_jumped"):
+    """Time did not go on evenly. `jump`: one of `timekeeping.Jump`, or `slept`: vastd did not run
+    for `by_s` seconds."""
+
+    jump: str
+    by_s: float
+
+
+class NetworkLost(DaemonEvent, frozen=True, kw_only=True, tag="network_lost"):
+    """Vast and every machine have been silent together since `since`: it is our own network."""
+
+    since: float
+
+
+class NetworkBack(DaemonEvent, frozen=True, kw_only=True, tag="network_back"):
+    """Somebody answers again."""
+
+    since: float
+
+
 RENTAL_EVENTS: tuple[type[RentalEvent], ...] = tuple(RentalEvent.__subclasses__())
 JOB_EVENTS: tuple[type[JobEvent], ...] = tuple(JobEvent.__subclasses__())
 DAEMON_EVENTS: tuple[type[DaemonEvent], ...] = tuple(DaemonEvent.__subclasses__())

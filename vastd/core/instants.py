@@ -1,4 +1,4 @@
-"""Instants, sizes and counts as text; instants as RFC 3339 in UTC with `Z`."""
+"""Instants, lengths of time, sizes and counts as text; instants as RFC 3339 in UTC with `Z`."""
 
 from datetime import UTC, datetime
 
@@ -32,3 +32,13 @@ def size(count: int) -> str:
 def plural(count: int, noun: str) -> str:
     """Return `1 file`, `2 files`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def span(seconds: float) -> str:
+    """Return a length of time for a sentence: `40 s`, `9 min`, `2.5 h`, `400 days`."""
+    length = abs(seconds)
+    for unit, size_s, below in (("s", 1.0, 120.0), ("min", 60.0, 7200.0), ("h", 3600.0, 172_800.0)):
+        if length < below:
+            value = length / size_s
+            return f"{value:.1f} h" if unit == "h" else f"{value:.0f} {unit}"
+    return f"{length / 86_400.0:.0f} days"

@@ -46,6 +46,7 @@ class Inventory(Struct, frozen=True, kw_only=True):
     error: str | None = None  # why the newest attempt failed; None if it succeeded
     failing_since: float | None = None
     auth_failed: bool = False
+    unanswered: bool = False  # the newest attempt got no answer at all, not even a refusal
     foreign: tuple[Instance, ...] = ()
     orphans: tuple[Instance, ...] = ()  # our claim, but no rental on record
 
@@ -66,6 +67,7 @@ class World(Struct, frozen=True, kw_only=True):
     # Start of the daemon, or the end of a suspend or clock jump: staleness is judged only from
     # observations made later (I7).
     watching_since: float = 0.0
+    network_down_since: float | None = None  # our own network seems down; `core/own_network.py`
 
     def of(self, rental_id: str) -> Sighting:
         """Return the sighting of a rental; an empty one if it was never observed."""

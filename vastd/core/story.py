@@ -1,9 +1,11 @@
 """Every event as one sentence for people, with its severity and its numbers for programs."""
 
+from typing import Final
+
 from msgspec import Struct, field
 
 from vastd.core import events as ev
-from vastd.core.instants import plural, rfc3339, shown, size
+from vastd.core.instants import plural, rfc3339, shown, size, span
 from vastd.core.job import Job
 from vastd.core.money import show, show_rate, to_usd
 from vastd.core.rental import Rental
@@ -34,8 +36,49 @@ def _of_daemon(event: ev.DaemonEvent) -> Line:
             said = [f"{key} from {_cap(old)} to {_cap(new)}" for key, (old, new) in changes.items()]
             data: dict[str, Scalar] = {key: new for key, (_, new) in changes.items()}
             return Line(text=f"spending caps changed: {', '.join(said)}", data=data)
+        case ev.ClockJumped(jump=jump, by_s=by_s):
+            words, severity = _JUMPS.get(jump, (jump, "warning"))
+            way = "forward" if by_s > 0 else "back"
+            text = words.format(span=span(by_s), way=way)
+            return Line(text=text, severity=severity, data={"jump": jump, "by_s": by_s})
+        case ev.NetworkLost(since=since):
+            text = (
+                f"your own network seems down since {shown(since)}: neither Vast nor any machine "
+            )
+            return Line(text=text + _LOST, severity="warning", data={"since": rfc3339(since)})
+        case ev.NetworkBack(at=at, since=since):
+            text = f"the network is back after {span(at - since)}; asking Vast before judging"
+            return Line(text=text, data={"since": rfc3339(since)})
         case _:
             return Line(text=ev.kind(event).replace("_", " "))
+
+
+_JUMPS: Final = {
+    "slept": (
+        "vastd did not run for {span} (a suspend, or it was stopped): asking Vast before judging",
+        "info",
+    ),
+    "stepped": (
+        (
+            "the clock of this computer was set {way} by {span} while machines are on record: their "
+            "limits go on by the time that really passes, and instants are told by the old clock"
+        ),
+        "warning",
+    ),
+    "believed": ("the clock of this computer was set {way} by {span}, and is believed", "info"),
+    "missed": (
+        (
+            "{span} passed that this computer did not count (a paused virtual machine?), as Vast's "
+            "clock shows: limits count them"
+        ),
+        "warning",
+    ),
+    "corrected": (
+        "since the reboot the clock of this computer was {span} off, as Vast's clock shows",
+        "warning",
+    ),
+}
+_LOST: Final = "answers; machines and jobs go on, deadlines hold, and nobody's silence counts"
 
 
 def _cap(usd: float | None) -> str:

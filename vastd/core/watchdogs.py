@@ -149,7 +149,9 @@ def idle(watch: Watch) -> Alarm | None:
     why = f"idle for {limit:.0f} s"
     if rental.policy.idle_s is None:
         return warn(watch, "idle", since + limit, why)
-    return end(watch, since + limit, Trigger.IDLE, why)
+    # Without a listing nobody knows whether it worked meanwhile (rule 5).
+    proven = (watch.seen.seen_begun_at or 0.0) >= since + limit
+    return end(watch, since + limit, Trigger.IDLE, why, proven=proven)
 
 
 def _idle_limit(watch: Watch) -> float:
@@ -229,6 +231,12 @@ class Watchdog(Struct, frozen=True, kw_only=True):
     watches: str
     limit: Callable[[Watch], str]
     action: str
+    silence: bool = False  # it judges somebody's silence: not while our own network is down
+
+    def look(self, watch: Watch) -> Alarm | None:
+        """Return its alarm, if silence may be judged at all."""
+        frozen = self.silence and watch.world.network_down_since is not None
+        return None if frozen else self.check(watch)
 
 
 def _budget_text(watch: Watch) -> str:
@@ -271,6 +279,7 @@ ALL: Final = (
         watches="age of the heartbeat file on the machine's clock",
         limit=_heartbeat_text,
         action="TERM, collect, destroy",
+        silence=True,
     ),
     Watchdog(
         name="boot_overdue",
@@ -278,6 +287,7 @@ ALL: Final = (
         watches="seconds since the create without a running container",
         limit=lambda w: f"{w.limits.boot_timeout_s:.0f} s",
         action="destroy, try the next offer",
+        silence=True,
     ),
     Watchdog(
         name="boot_warn",
@@ -292,6 +302,7 @@ ALL: Final = (
         watches="seconds since SSH answered last",
         limit=lambda w: f"{w.limits.ssh_budget_s:.0f} s",
         action="warn; the job's state is unknown",
+        silence=True,
     ),
     Watchdog(
         name="idle",
@@ -299,6 +310,7 @@ ALL: Final = (
         watches="GPU use of a machine without a job",
         limit=lambda w: f"{_idle_limit(w):.0f} s",
         action="collect and destroy if idle_s was set, else warn",
+        silence=True,
     ),
     Watchdog(
         name="held",
@@ -327,6 +339,7 @@ ALL: Final = (
         watches="seconds since Vast's listing could not be had",
         limit=lambda _: f"{LISTING_STALE_S:.0f} s",
         action="warn; nothing new is rented",
+        silence=True,
     ),
 )
 
@@ -338,7 +351,7 @@ def check(
 
     The second value is `math.inf` when no alarm is pending.
     """
-    alarms = [a for watch in watches for dog in dogs if (a := dog.check(watch)) is not None]
+    alarms = [a for watch in watches for dog in dogs if (a := dog.look(watch)) is not None]
     ripe = (a for a in alarms if a.at <= now and a.proven)
     due = sorted(ripe, key=lambda a: a.action.gravity, reverse=True)
     wake_at = min((a.at for a in alarms if a.at > now), default=math.inf)

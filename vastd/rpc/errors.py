@@ -47,6 +47,7 @@ TABLE: Final[dict[type[VastdError], Row]] = {
     errors.AuthRejected: Row(ErrorCode.VAST_AUTH),
     errors.RateLimited: Row(ErrorCode.RATE_LIMITED, retryable=True),
     errors.OutcomeUnknown: Row(ErrorCode.UNCONFIRMED),
+    errors.NoAnswer: Row(ErrorCode.UNCONFIRMED, "outcome_unknown"),
     errors.Unreachable: Row(ErrorCode.INVENTORY_UNKNOWN, "vast_unreachable", retryable=True),
     errors.CreatedButFailed: Row(ErrorCode.UNCONFIRMED, "created_but_failed"),
     errors.ContractChanged: Row(ErrorCode.CONTRACT_CHANGED),

@@ -21,6 +21,7 @@ from vastd.errors import (
     BadSpec,
     ContractChanged,
     CreatedButFailed,
+    NoAnswer,
     NoCredit,
     NoSuchInstance,
     OfferGone,
@@ -59,11 +60,12 @@ class SimProvider:
         token: str | None = None,
         latency_s: float = LATENCY_S,
         observer: Callable[[Point, CallStage], None] | None = None,
+        date: Callable[[], None] | None = None,
     ) -> None:
         """Connect to a market; `token` None is the owner's key.
 
         `observer` is called synchronously at every stage of every call, so that a test can kill
-        the daemon there.
+        the daemon there; `date` when an answer arrives, because every answer tells the time.
         """
         self._market = market
         self._faults = faults
@@ -71,6 +73,7 @@ class SimProvider:
         self._latency_s = latency_s
         self._rng = random.Random(f"latency:{market.world.seed}")
         self._observer = observer
+        self._date = date
         self._cut = False
 
     def cut(self) -> None:
@@ -197,12 +200,14 @@ class SimProvider:
     async def _travel(self, what: str) -> None:
         await trio.sleep(self._rng.uniform(0.5, 1.5) * self._latency_s)
         if self._cut:
-            raise OutcomeUnknown(f"{what}: this client was cut off")
+            raise NoAnswer(f"{what}: this client was cut off")
 
     async def _return(self, what: str) -> None:
         await self._travel(what)
         if self._faults.network_is_down():
-            raise OutcomeUnknown(f"{what}: the network went down before the answer came")
+            raise NoAnswer(f"{what}: the network went down before the answer came")
+        if self._date is not None:
+            self._date()
 
     def _authenticate(self, what: str) -> None:
         if self._market.account.authenticate(self._token) is None:
@@ -251,6 +256,8 @@ def before_error(fault: Fault, point: Point, what: str) -> ProviderError:
             return NoCredit(f"{what}: the account lacks credit")
         case FaultKind.SPEND_RATE:
             return SpendRateLimit(f"{what}: a young account rents too fast")
+        case FaultKind.LOSE_REQUEST | FaultKind.TIMEOUT:
+            return NoAnswer(f"{what}: no answer ({fault.kind})")
         case _:
             return OutcomeUnknown(f"{what}: no trustworthy answer ({fault.kind})")
 
@@ -262,6 +269,8 @@ def after_error(fault: Fault, point: Point, what: str) -> ProviderError | None:
             return None  # the answer looks good
         case FaultKind.NULL if point in READS:
             return ContractChanged(f"{what}: vast answered null, a shape we do not know")
+        case FaultKind.LOSE_ANSWER:
+            return NoAnswer(f"{what}: no answer ({fault.kind})")
         case _:
             return OutcomeUnknown(f"{what}: no trustworthy answer ({fault.kind})")
 

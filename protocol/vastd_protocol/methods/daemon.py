@@ -36,6 +36,9 @@ class InitializeView(View, frozen=True, kw_only=True):
     protocol_version: int
     daemon: DaemonInfo
     warnings: list[str] = field(default_factory=list)
+    # How far this computer's clock is ahead of the instants vastd tells: 0 unless it was set while
+    # machines are on record. Subtract it from the clock before comparing.
+    clock_ahead_s: float = 0.0
 
 
 class DaemonStatusView(View, frozen=True, kw_only=True):

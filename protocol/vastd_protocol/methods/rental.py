@@ -65,6 +65,9 @@ class InventoryView(View, frozen=True, kw_only=True):
     as_of: str | None = None
     age_s: float | None = None
     error: str | None = None
+    network_down_since: str | None = (
+        None  # our own network seems down: Vast and all machines silent
+    )
     foreign: int = 0
     orphans: int = 0
 

@@ -12,15 +12,16 @@ Rules
 import http.cookiejar
 import ipaddress
 import logging
+from email.utils import parsedate_to_datetime
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
 import httpx2
 import msgspec
 import trio
 from msgspec import Struct, field
 
-from vastd.errors import ConfigError, OutcomeUnknown, Unreachable
+from vastd.errors import ConfigError, NoAnswer, OutcomeUnknown, Unreachable
 from vastd.provider.keys import Key
 from vastd.provider.vast.operations import Call
 
@@ -63,6 +64,18 @@ class Reply(Struct, frozen=True, kw_only=True):
     body: bytes
 
 
+class DateWitness(Protocol):
+    """Who wants to know what time it is at Vast (`clocks.Clock`)."""
+
+    def asked(self) -> float:
+        """Return a mark (seconds): a request is about to be sent."""
+        ...
+
+    def heard(self, date: float, took_s: float) -> None:
+        """Take the `Date` (epoch s) of an answer that came `took_s` after its mark."""
+        ...
+
+
 class VastHttp:
     """The way to one Vast account: base URL, key, proxy. Close it, or use `async with`."""
 
@@ -73,7 +86,9 @@ class VastHttp:
         base_url: str = DEFAULT_URL,
         version: str,
         transport: httpx2.AsyncBaseTransport | None = None,
+        witness: DateWitness | None = None,
     ) -> None:
+        self._witness = witness
         self._base = _checked_base(base_url)
         self._key = key
         self._headers = {
@@ -130,12 +145,13 @@ class VastHttp:
 
         Raises:
             Unreachable: no connection was made; nothing was done.
-            OutcomeUnknown: it may have arrived; no complete answer came back.
+            NoAnswer: it may have arrived; no complete answer came back.
+            OutcomeUnknown: it arrived; the answer is not to be read.
         """
         with trio.move_on_after(request.timeout_s) as limit:
             reply = await self._follow(request)
         if limit.cancelled_caught:
-            raise OutcomeUnknown(
+            raise NoAnswer(
                 f"cannot {request.call}: no complete answer within {request.timeout_s:g} s"
             )
         log.debug("%s: %s %s: %d", request.call, request.method, request.path, reply.status)
@@ -176,10 +192,12 @@ class VastHttp:
         timeout = httpx2.Timeout(
             request.timeout_s, connect=min(CONNECT_TIMEOUT_S, request.timeout_s)
         )
+        mark = 0.0 if self._witness is None else self._witness.asked()
         try:
             async with self._client.stream(
                 request.method, url, content=content, headers=headers, timeout=timeout
             ) as response:
+                self._tell_date(response.headers, mark)
                 body = await self._bounded_body(request, response)
                 return Reply(
                     status=response.status_code, headers=_plain(response.headers), body=body
@@ -190,10 +208,16 @@ class VastHttp:
                 hint="check the network and, if set, the proxy variables and VAST_URL",
             ) from error
         except (httpx2.RequestError, OSError) as error:
-            raise OutcomeUnknown(
+            raise NoAnswer(
                 f"cannot {request.call}: the connection to {self._base.host} broke: "
                 f"{_reason(error)}"
             ) from error
+
+    def _tell_date(self, headers: httpx2.Headers, mark: float) -> None:
+        """Any answer tells the time, also a refusal; one out of a cache tells a past one."""
+        date = _date(headers.get("date", ""))
+        if self._witness is not None and date is not None and headers.get("age", "0") == "0":
+            self._witness.heard(date, self._witness.asked() - mark)
 
     async def _bounded_body(self, request: HttpRequest, response: httpx2.Response) -> bytes:
         encoding = response.headers.get("content-encoding", "identity")
@@ -213,6 +237,14 @@ class VastHttp:
                 f"cannot {request.call}: the answer is larger than {MAX_BODY_BYTES} bytes"
             )
         return bytes(body)
+
+
+def _date(text: str) -> float | None:
+    """Return an HTTP date (RFC 9110, 5.6.7) as epoch seconds; None when it cannot be read."""
+    try:
+        return parsedate_to_datetime(text).timestamp()
+    except (ValueError, OverflowError):
+        return None
 
 
 def _plain(headers: httpx2.Headers) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from vastd.clock_checks import clock_warning
 from vastd.core import billing
 from vastd.core.money import to_usd
 from vastd.errors import PolicyRefused
@@ -36,7 +37,14 @@ async def initialize(ctx: Context, params: wire.InitializeParams) -> wire.Initia
             f"{ctx.info.version} speaks {PROTOCOL_VERSION}: the {older} is too old",
             hint=remedy[older],
         )
-    return wire.InitializeView(protocol_version=PROTOCOL_VERSION, daemon=ctx.info)
+    clock = ctx.shell.clock
+    odd = clock_warning(clock)
+    return wire.InitializeView(
+        protocol_version=PROTOCOL_VERSION,
+        daemon=ctx.info,
+        warnings=[] if odd is None else [odd],
+        clock_ahead_s=round(clock.ahead, 3),
+    )
 
 
 @handles(wire.DISCOVER)
@@ -54,6 +62,10 @@ async def status(ctx: Context, params: Nothing) -> wire.DaemonStatusView:
     warnings = []
     if shell.ledger.write_error is not None:
         warnings.append(f"the disk refuses: {shell.ledger.write_error}")
+    if (odd := clock_warning(shell.clock)) is not None:
+        warnings.append(odd)
+    if inventory.network_down_since is not None:
+        warnings.append(f"your own network seems down since {inventory.network_down_since}")
     if inventory.orphans:
         warnings.append(f"{inventory.orphans} instances with our claim are not on record")
     return wire.DaemonStatusView(

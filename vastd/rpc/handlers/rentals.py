@@ -87,7 +87,7 @@ def inventory_of(ctx: Context) -> wire.InventoryView:
     limits = shell.limits
     busy = any(r.may_have_instance for r in shell.ledger.rentals.values())
     interval = limits.list_interval_busy_s if busy else limits.list_interval_idle_s
-    return inventory_view(shell.observed.world.inventory, shell.wall_clock(), interval)
+    return inventory_view(shell.observed.world, shell.wall_clock(), interval)
 
 
 @handles(wire.GET)

@@ -10,7 +10,7 @@ from vastd.core.instants import maybe, rfc3339
 from vastd.core.job import Job
 from vastd.core.market import Instance
 from vastd.core.money import to_usd
-from vastd.core.observed import Inventory, Sighting
+from vastd.core.observed import Sighting, World
 from vastd.core.rental import Phase, Rental
 from vastd.jobs.port import Endpoint
 from vastd.ssh.endpoints import endpoints
@@ -110,13 +110,15 @@ def _warnings(rental: Rental, seen: Sighting, write_error: str | None) -> list[s
     return found
 
 
-def inventory_view(inventory: Inventory, now: float, interval_s: float) -> InventoryView:
+def inventory_view(world: World, now: float, interval_s: float) -> InventoryView:
     """Return how far the list can be trusted."""
+    inventory = world.inventory
     return InventoryView(
         state=inventory.state(now, interval_s * STALE_INTERVALS),
         as_of=maybe(inventory.as_of),
         age_s=None if inventory.as_of is None else round(max(0.0, now - inventory.as_of), 3),
         error=inventory.error,
+        network_down_since=maybe(world.network_down_since),
         foreign=len(inventory.foreign),
         orphans=len(inventory.orphans),
     )
@@ -176,7 +178,7 @@ def _phases(rental: Rental, now: float) -> list[PhaseCostView]:
 
 def watchdog_view(dog: watchdogs.Watchdog, watch: alarms.Watch) -> WatchdogView:
     """Return what one watchdog looks at and when it would act."""
-    alarm = dog.check(watch) if watch.rental.phase is not Phase.GONE else None
+    alarm = dog.look(watch) if watch.rental.phase is not Phase.GONE else None
     if alarm is not None:
         why = alarm.action.why
     elif dog.name in watch.rental.warned:
