@@ -11,6 +11,8 @@ from vastd.ledger import Ledger
 def find_rental(ledger: Ledger, wanted: str | None, project: str | None) -> Rental:
     """Return the rental meant. Live ones win over ended ones of the same name.
 
+    A name may be made of digits: where it is somebody else's instance id as well, neither wins.
+
     Raises:
         NotFound, AmbiguousName: none or several fit; the message lists them.
     """
@@ -20,22 +22,37 @@ def find_rental(ledger: Ledger, wanted: str | None, project: str | None) -> Rent
         its_own = [r for r in live if project is None or r.project == project]
         return _the_only(its_own, "rental", project)
     text: str = wanted
-    tests: tuple[Callable[[Rental], bool], ...] = (
-        lambda r: r.rental_id == text,
-        lambda r: r.name == text,
-        lambda r: str(r.instance_id) == text,
-        lambda r: r.rental_id.startswith(text) or r.name.startswith(text),
-    )
-    for fits in tests:
-        found = [r for r in everything if fits(r)]
-        live = [r for r in found if r.phase is not Phase.GONE]
-        if len(live) == 1:
-            return live[0]
-        if len(live) > 1:
-            raise _ambiguous("rental", wanted, [f"{r.name} ({r.rental_id})" for r in live])
-        if found:
-            return found[-1]  # ended: the newest of that name
-    raise NotFound(f"no rental {wanted!r} on record", hint="`vastctl ls --all` lists them")
+    if (by_id := ledger.rentals.get(text)) is not None:
+        return by_id
+    by_name = _meant(wanted, [r for r in everything if r.name == text])
+    by_instance = _meant(wanted, [r for r in everything if str(r.instance_id) == text])
+    if by_name is not None and by_instance is not None and by_name is not by_instance:
+        # Whichever was preferred, the other one could be ended by mistake.
+        raise _ambiguous("rental", wanted, _listed([by_name, by_instance]))
+    found = by_name or by_instance
+    if found is None:
+        begins = [r for r in everything if r.rental_id.startswith(text) or r.name.startswith(text)]
+        found = _meant(wanted, begins)
+    if found is None:
+        raise NotFound(f"no rental {wanted!r} on record", hint="`vastctl ls --all` lists them")
+    return found
+
+
+def _meant(wanted: str, found: Sequence[Rental]) -> Rental | None:
+    """Return the one that is live, else the newest; None if there is none."""
+    live = [r for r in found if r.phase is not Phase.GONE]
+    if len(live) > 1:
+        raise _ambiguous("rental", wanted, _listed(live))
+    if live:
+        return live[0]
+    return found[-1] if found else None
+
+
+def _listed(rentals: Sequence[Rental]) -> list[str]:
+    return [
+        f"{r.name} ({r.rental_id}{'' if r.instance_id is None else f', instance {r.instance_id}'})"
+        for r in rentals
+    ]
 
 
 def _the_only(found: Sequence[Rental], what: str, project: str | None) -> Rental:
@@ -44,13 +61,13 @@ def _the_only(found: Sequence[Rental], what: str, project: str | None) -> Rental
     where = f" of project {project}" if project else ""
     if not found:
         raise NotFound(f"no live {what}{where}", hint="`vastctl ls --all` lists all rentals")
-    raise _ambiguous(what, None, [f"{r.name} ({r.rental_id})" for r in found])
+    raise _ambiguous(what, None, _listed(found))
 
 
 def _ambiguous(what: str, wanted: str | None, names: Sequence[str]) -> AmbiguousName:
     said = f"{wanted!r} fits" if wanted else "there are"
     return AmbiguousName(
-        f"{said} several {what}s: {', '.join(names)}", hint=f"name one {what} in full"
+        f"{said} several {what}s: {', '.join(names)}", hint=f"name one {what} by the id in brackets"
     )
 
 
