@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -94,7 +95,7 @@ def test_export_writes_each_page_before_it_asks_for_the_next(
     page = history.handlers["event.list"]
 
     def watched(params: dict[str, Any]) -> Any:
-        sizes.extend(path.stat().st_size for path in tmp_path.glob("out.json*"))
+        sizes.extend(path.stat().st_size for path in tmp_path.glob(".vastctl-*.part"))
         return page(params)
 
     history.on("event.list", watched)
@@ -123,6 +124,40 @@ def test_an_exported_file_is_private_and_whole_or_not_there(
     assert vastctl("export", "--output", str(target)).code == 1
     assert (target.read_bytes(), list(tmp_path.glob("out.*"))) == (before, [target])
     assert vastctl("export", "--output", str(tmp_path / "no" / "x")).code == 1
+    assert list(tmp_path.glob(".*")) == []
+
+
+def test_an_export_takes_the_place_of_nothing_but_a_file(
+    vastctl: Callable[..., Any], history: Any, tmp_path: Path
+) -> None:
+    pipe, link, dangling = tmp_path / "pipe", tmp_path / "link", tmp_path / "dangling"
+    os.mkfifo(pipe)
+    file, new = tmp_path / "file", tmp_path / "new"
+    file.write_text("before")
+    link.symlink_to(file)
+    dangling.symlink_to(new)
+    to_pipe = tmp_path / "to-pipe"
+    to_pipe.symlink_to(pipe)
+
+    for kind, path in (
+        ("a pipe", pipe), ("a pipe", to_pipe), ("a directory", tmp_path),
+        ("a device", Path("/dev/null")), ("a device", Path("/dev/full")),
+    ):  # fmt: skip
+        ran = vastctl("export", "--output", str(path))
+        assert (ran.code, kind in ran.err) == (2, True), ran.err
+    assert stat.S_ISFIFO(pipe.lstat().st_mode)
+    assert stat.S_ISCHR(Path("/dev/null").lstat().st_mode)
+    for where, target in ((link, file), (dangling, new)):
+        assert vastctl("export", "--output", str(where)).code == 0
+        assert (where.is_symlink(), json.loads(target.read_text())["version"]) == (True, 1)
+    longest = tmp_path / ("x" * 255)
+    assert vastctl("export", "--output", str(longest)).code == 0
+    assert sorted(tmp_path.glob(".*")) == []
+
+
+def test_export_to_a_dash_is_stdout(vastctl: Callable[..., Any], history: Any) -> None:
+    assert vastctl("export", "--output", "-").out == vastctl("export").out
+    assert vastctl("--json", "export", "--format", "csv", "--output", "-").code == 2
 
 
 def test_csv_is_one_table_a_spreadsheet_can_open_without_running_it(

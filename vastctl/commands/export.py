@@ -8,7 +8,7 @@ Rules
 
 import os
 from argparse import ArgumentParser
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final, Protocol, TypeVar
 
 from msgspec import Raw, Struct, to_builtins
@@ -16,7 +16,8 @@ from msgspec.json import encode
 
 from vastctl import values
 from vastctl.context import Context
-from vastctl.errors import CliError, UsageError
+from vastctl.errors import UsageError
+from vastctl.whole_file import Write, write_whole
 from vastd_protocol.method import Method, Nothing
 from vastd_protocol.methods import daemon
 from vastd_protocol.methods import event as events
@@ -35,8 +36,9 @@ TABLES: Final = ("rentals", "jobs", "events", "imported")
 PAGE: Final = 500  # records per call; guess: some hundred kB
 EVENTS_PAGE: Final = 1000  # as many as vastd gives at once
 
+STDOUT: Final = "-"
+
 R = TypeVar("R")
-Write = Callable[[bytes], object]
 
 
 def arguments(parser: ArgumentParser) -> None:
@@ -47,24 +49,26 @@ def arguments(parser: ArgumentParser) -> None:
         "--format", choices=("json", "csv"), default="json", help="csv has one table (json)"
     )
     parser.add_argument("--table", choices=TABLES, help="which one for csv (rentals)")
-    parser.add_argument("--output", metavar="FILE", type=values.path, help="write here (stdout)")
+    parser.add_argument(
+        "--output", metavar="FILE", type=values.path, help="write here; - is stdout (-)"
+    )
 
 
 def run(ctx: Context) -> int:
     args = ctx.args
     if args.table and args.format != "csv":
         raise UsageError("--table is for csv: the JSON document has all of them")
-    if ctx.json and args.format == "csv" and args.output is None:
+    if ctx.json and args.format == "csv" and args.output in (None, STDOUT):
         raise UsageError(
             "--json and --format csv contradict each other", hint="add `--output FILE`"
         )
     write_all = _csv if args.format == "csv" else _json
-    if args.output is None:
+    if args.output in (None, STDOUT):
         sys_out = _Stdout(ctx)
         write_all(ctx, sys_out.write)
         sys_out.flush()
         return 0
-    counts = _to_file(ctx, args.output, write_all)
+    counts = write_whole(args.output, lambda write: write_all(ctx, write))
     if ctx.json:
         ctx.emit_own({"path": os.path.abspath(args.output), **counts})
     else:
@@ -88,29 +92,6 @@ class _Stdout:
     def flush(self) -> None:
         self._write(bytes(self._held))
         self._held.clear()
-
-
-def _to_file(
-    ctx: Context, path: str, write_all: Callable[[Context, Write], dict[str, int]]
-) -> dict[str, int]:
-    beside = f"{path}.{os.getpid()}.part"
-    try:
-        # It tells commands, paths and money of its user: not for everybody on the machine.
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        try:
-            with open(descriptor, "wb") as file:
-                counts = write_all(ctx, file.write)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(beside, path)
-        except BaseException:
-            os.unlink(beside)
-            raise
-    except OSError as exc:
-        raise CliError(
-            f"cannot write {path!r}: {exc.strerror}", hint="nothing was left there"
-        ) from exc
-    return counts
 
 
 # -- reading, page by page
