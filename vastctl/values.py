@@ -8,7 +8,12 @@ that no such number ever reaches a decision about money.
 import os
 import re
 from argparse import ArgumentTypeError
-from typing import Final
+from collections.abc import Iterable
+from typing import Final, TypeVar
+
+from vastctl.errors import UsageError
+
+T = TypeVar("T")
 
 _UNITS_S: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)([smhd])")
@@ -178,3 +183,17 @@ def heartbeat(text: str) -> tuple[str, float | None]:
     if not colon:
         return path(text), None
     return path(where), duration(every)
+
+
+def once(changes: Iterable[tuple[str, T]]) -> dict[str, T]:
+    """Return what KEY=VALUE words say, by key.
+
+    Raises:
+        UsageError: a key is named twice; which value counts must not depend on their order.
+    """
+    found: dict[str, T] = {}
+    for key, value in changes:
+        if key in found:
+            raise UsageError(f"{key} is named twice", hint="say once which value it shall have")
+        found[key] = value
+    return found

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from vastd.config import project as projects
-from vastd.config.edit import set_value
+from vastd.config.edit import set_values
 from vastd.config.keys import all_keys
 from vastd.config.load import Config, Origin, load
 from vastd.config.project import ProjectFile, Stated
@@ -120,15 +120,15 @@ class ConfigurationHolder:
             key for key in sorted(FIXED_AT_START) if self.config.get(key) != self.started.get(key)
         ]
 
-    def set(self, key: str, value: Value) -> SettingView:
-        """Write one setting to the file and take it into force.
+    def set(self, changes: Mapping[str, Value]) -> list[SettingView]:
+        """Write settings to the file, all at once, and take them into force.
 
         Raises:
             InvalidRequest, ConfigError: nothing was changed.
         """
-        self.config = set_value(self.config.path, key, value, self._environ)
+        self.config = set_values(self.config.path, changes, self._environ)
         self.on_change()
-        return setting_view(self.config, key, started=self.started)
+        return [setting_view(self.config, key, started=self.started) for key in changes]
 
     def error_on_disk(self) -> str | None:
         """Return why the file could not be used if vastd were started now; None if it could."""

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vastd.config import keys
-from vastd.config.edit import set_value
+from vastd.config.edit import set_values
 from vastd.config.load import Origin, load
 from vastd.config.settings import Value
 from vastd.errors import ConfigError, InvalidRequest
@@ -37,7 +37,7 @@ def commented(tmp_path: Path) -> Path:
 
 
 def test_a_first_setting_makes_a_private_file(path: Path) -> None:
-    config = set_value(path, "timing.settle_s", 5, {})
+    config = set_values(path, {"timing.settle_s": 5}, {})
 
     assert path.read_text() == "[timing]\nsettle_s = 5\n"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -48,8 +48,8 @@ def test_a_first_setting_makes_a_private_file(path: Path) -> None:
 
 
 def test_comments_and_order_stay(commented: Path) -> None:
-    set_value(commented, "timing.settle_s", 41, {})
-    set_value(commented, "budget.per_day_usd", 7.5, {})
+    set_values(commented, {"timing.settle_s": 41}, {})
+    set_values(commented, {"budget.per_day_usd": 7.5}, {})
 
     assert commented.read_text() == COMMENTED.replace("40", "41").replace(
         "# one GPU\n", "# one GPU\nper_day_usd = 7.5\n"
@@ -57,15 +57,37 @@ def test_comments_and_order_stay(commented: Path) -> None:
 
 
 def test_null_removes_the_key_and_the_default_counts_again(commented: Path) -> None:
-    config = set_value(commented, "timing.settle_s", None, {})
+    config = set_values(commented, {"timing.settle_s": None}, {})
 
     assert commented.read_text() == COMMENTED.replace("settle_s = 40\n", "")
     assert config.value.timing.settle_s == 30
     assert config.origin("timing.settle_s") is Origin.DEFAULT
 
 
+@pytest.mark.parametrize(
+    ("bad", "value"),
+    [("timing.nonsense", 1), ("timing.lease_s", "long"), ("timing.lease_s", -1), ("settle_s", 7)],
+)
+def test_several_settings_are_written_at_once_or_none(
+    commented: Path, bad: str, value: Value
+) -> None:
+    with pytest.raises((InvalidRequest, ConfigError)):
+        set_values(commented, {"timing.settle_s": 5, "budget.max_dph_usd": 1, bad: value}, {})
+    assert commented.read_text() == COMMENTED
+
+    config = set_values(commented, {"timing.settle_s": 5, "max_dph_usd": 1}, {})
+    assert (config.value.timing.settle_s, config.value.budget.max_dph_usd) == (5, 1)
+
+
+def test_settings_that_only_fit_together_can_be_set_together(path: Path) -> None:
+    # A lease is renewed before it ends: 200 fits only with a shorter interval.
+    config = set_values(path, {"timing.lease_s": 200, "timing.lease_renew_s": 60}, {})
+
+    assert config.value.timing.lease_s == 200
+
+
 def test_removing_what_is_not_there_changes_nothing(commented: Path) -> None:
-    set_value(commented, "vast.url", None, {})
+    set_values(commented, {"vast.url": None}, {})
 
     assert commented.read_text() == COMMENTED
 
@@ -84,7 +106,7 @@ def test_removing_what_is_not_there_changes_nothing(commented: Path) -> None:
 def test_a_text_is_read_as_the_setting_needs_it(
     path: Path, key: str, text: str, value: Value
 ) -> None:
-    config = set_value(path, key, text, {})
+    config = set_values(path, {key: text}, {})
 
     assert config.get(keys.find(key).dotted) == value
 
@@ -105,7 +127,7 @@ def test_a_bad_request_changes_nothing(
     commented: Path, key: str, value: Value, message: str, hint: str
 ) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        set_value(commented, key, value, {})
+        set_values(commented, {key: value}, {})
 
     assert message in str(caught.value)
     assert hint in caught.value.hint
@@ -114,7 +136,7 @@ def test_a_bad_request_changes_nothing(
 
 def test_settings_that_contradict_each_other_are_not_written(commented: Path) -> None:
     with pytest.raises(ConfigError, match="lease_renew_s"):
-        set_value(commented, "timing.lease_s", 200, {})
+        set_values(commented, {"timing.lease_s": 200}, {})
 
     assert commented.read_text() == COMMENTED
 
@@ -124,7 +146,7 @@ def test_a_broken_file_is_not_touched(path: Path) -> None:
     path.write_text("[timing\n")
 
     with pytest.raises(ConfigError, match=r"config\.toml:1: not valid TOML"):
-        set_value(path, "timing.settle_s", 1, {})
+        set_values(path, {"timing.settle_s": 1}, {})
 
     assert path.read_text() == "[timing\n"
 
@@ -133,7 +155,7 @@ def test_a_wrong_value_can_be_repaired_through_here(path: Path) -> None:
     path.parent.mkdir(parents=True)
     path.write_text("timing.settle_s = 'soon'  # hm\n")
 
-    set_value(path, "timing.settle_s", 9, {})
+    set_values(path, {"timing.settle_s": 9}, {})
 
     assert path.read_text() == "timing.settle_s = 9  # hm\n"
 
@@ -145,7 +167,7 @@ def test_a_link_into_dotfiles_stays_a_link(path: Path, tmp_path: Path) -> None:
     path.parent.mkdir(parents=True)
     path.symlink_to(real)
 
-    set_value(path, "timing.settle_s", 9, {})
+    set_values(path, {"timing.settle_s": 9}, {})
 
     assert path.is_symlink()
     assert real.read_text() == "[timing]\nsettle_s = 9\n"
@@ -156,7 +178,7 @@ def test_a_directory_that_cannot_be_made_is_a_clear_error(tmp_path: Path) -> Non
     (tmp_path / "file").touch()
 
     with pytest.raises(ConfigError, match="Not a directory"):
-        set_value(tmp_path / "file" / "config.toml", "timing.settle_s", 1, {})
+        set_values(tmp_path / "file" / "config.toml", {"timing.settle_s": 1}, {})
 
 
 _FILES = st.sampled_from(
@@ -192,10 +214,10 @@ def test_what_was_set_is_read_back(
     ):
         value = key.default
 
-    after = set_value(path, dotted, value, {})
+    after = set_values(path, {dotted: value}, {})
 
     assert load(path, {}) == after
     assert after.get(dotted) == value
     for other in set(keys.all_keys()) - {dotted}:
         assert after.get(other) == before.get(other)
-    assert set_value(path, dotted, None, {}).origin(dotted) is Origin.DEFAULT
+    assert set_values(path, {dotted: None}, {}).origin(dotted) is Origin.DEFAULT

@@ -325,8 +325,8 @@ def test_a_setting_that_waits_for_the_next_start_says_so(tmp_path: Path) -> None
     path = tmp_path / "config.toml"
     mine = ConfigurationHolder(parse("", path, {}), {})
 
-    changed = mine.set("vast.url", "http://localhost:1")
-    at_once = mine.set("timing.settle_s", 1)
+    (changed,) = mine.set({"vast.url": "http://localhost:1"})
+    (at_once,) = mine.set({"timing.settle_s": 1})
 
     assert changed.note == "takes effect at the next start of vastd"
     assert at_once.note is None

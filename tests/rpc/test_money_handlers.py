@@ -18,7 +18,7 @@ from vastd.core.money import Micros, from_usd
 from vastd.core.rental import Phase, RateSegment, Rental
 from vastd.core.spending import Past, day_of
 from vastd.credit import Credit
-from vastd.errors import CapReached, InvalidRequest, Unreachable
+from vastd.errors import CapReached, ConfigError, InvalidRequest, Unreachable
 from vastd.rpc.errors import describe
 from vastd.rpc.handlers import money
 from vastd.spending import admit, note_caps
@@ -146,7 +146,7 @@ async def test_credit_that_cannot_be_read_is_unknown_with_the_reason() -> None:
 
 
 async def test_every_cap_is_told_with_its_origin_and_use(config: ConfigurationHolder) -> None:
-    config.set("budget.per_project_usd", 2)
+    config.set({"budget.per_project_usd": 2})
     context = a_context(BUSY, config=config)
 
     view = await money.get(context, budget.BudgetGetParams(project="/elsewhere"))
@@ -164,6 +164,43 @@ async def test_every_cap_is_told_with_its_origin_and_use(config: ConfigurationHo
     assert told["per_month_usd"].value_usd is None
     assert (told["per_job_usd"].window, told["per_job_usd"].spent_usd) == ("job", None)
     assert view.warn_percent == 80
+
+
+async def test_the_caps_told_are_those_that_count_in_the_project(
+    config: ConfigurationHolder, tmp_path: Path
+) -> None:
+    (tmp_path / "vastd.toml").write_text("[budget]\nper_job_usd = 2\n")
+    context = a_context(BUSY, config=config)
+
+    view = await money.get(context, budget.BudgetGetParams(project=str(tmp_path)))
+
+    job = {cap.key: cap for cap in view.caps}["per_job_usd"]
+    assert (job.value_usd, job.origin, job.default_usd) == (2.0, "project", 10.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "project"),
+    [
+        ({"per_day_usd": 40.0, "budget.per_day_usd": 50.0}, None),
+        ({"per_day_usd": 40.0, "nonsense": 1.0}, None),
+        ({"per_day_usd": 40.0, "max_dph_usd": -1.0}, None),
+        ({"per_day_usd": 40.0}, "[nonsense"),  # the answer could not be made
+    ],
+)
+async def test_caps_that_cannot_all_be_set_are_not_set_at_all(
+    config: ConfigurationHolder,
+    tmp_path: Path,
+    changes: dict[str, float | None],
+    project: str | None,
+) -> None:
+    (tmp_path / "vastd.toml").write_text(project or "")
+    wish = budget.BudgetSetParams(changes=changes, project=str(tmp_path))
+    before = config.config
+
+    with pytest.raises((InvalidRequest, ConfigError)):
+        await money.set_caps(a_context(BUSY, config=config), wish)
+
+    assert config.config is before
 
 
 async def test_caps_are_changed_together_and_in_force_at_once(config: ConfigurationHolder) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 from msgspec.json import decode, encode
 
 from vastctl import spawn
@@ -80,15 +81,16 @@ def test_config_shows_origin_and_writes_typed_values(
         key="timing.settle_s", value=30, origin="default", default=30, source="I3"
     )
     daemon.on("config.get", config.ConfigView(path="/c", settings=[setting]))
-    daemon.on("config.set", setting)
+    daemon.on("config.set", config.ChangedView(**structs.asdict(setting), also=[setting]))
 
     assert vastctl("config", "get", "timing").out.splitlines()[1].split() == [
         "timing.settle_s", "30", "default", "30",
     ]  # fmt: skip
     assert "I3" in vastctl("config", "get", "--explain").out
     assert vastctl("config", "set", "a.b=40", "c=true", "d=word", "e=null", "f=0.5").code == 0
-    sent = [(s["key"], s["value"]) for s in daemon.asked("config.set")]
-    assert sent == [("a.b", 40), ("c", True), ("d", "word"), ("e", None), ("f", 0.5)]
+    (sent,) = daemon.asked("config.set")  # all or none
+    assert (sent["key"], sent["value"]) == ("a.b", 40)
+    assert sent["also"] == {"c": True, "d": "word", "e": None, "f": 0.5}
     assert vastctl("config", "set", "a.b").code == 2
     assert vastctl("config", "set", "a=[1]").code == 2
     monkeypatch.setenv("VASTD_CONFIG", "/etc/v.toml")

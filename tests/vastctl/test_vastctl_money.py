@@ -4,10 +4,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec import structs
 from msgspec.json import decode, encode
 
 from vastd_protocol.errors import CapRefusal, ErrorCode
-from vastd_protocol.methods import budget, cost
+from vastd_protocol.methods import budget, config, cost
 
 
 def a_row(label: str, usd: float, **changes: Any) -> cost.CostRowView:
@@ -135,7 +136,8 @@ CAP               VALUE  FROM     OF                           SPENT  RESERVED  
 per_job_usd      $10.00  default  each job                         -         -       -     -
 per_day_usd      $25.00  file     all machines, per day (UTC)  $1.20     $3.00  $20.80  17 %
 per_project_usd     off  default  this project, in all             -         -       -     -
-a warning comes at 80 %; at a cap machines are collected and destroyed
+day, month, project: warned at 80 %; at the cap machines are collected and destroyed
+per_job_usd, max_dph_usd: limits of new jobs and machines; those that run keep their own
 per_day_usd: reserved by train $3.00
 per_day_usd: begins anew in 12h00m
 """
@@ -163,22 +165,72 @@ def test_budget_changes_several_caps_in_one_request(
     assert asked["request_id"]
 
 
-def test_a_cap_below_what_is_spent_ends_machines_so_it_is_asked_about(
-    vastctl: Callable[..., Any], daemon: Any
+@pytest.mark.parametrize("words", [("budget",), ("config", "set")], ids=["budget", "config"])
+@pytest.mark.parametrize(
+    ("change", "asks"),
+    [
+        ("per_day_usd=0", "$1.20 is spent already: train would be collected and destroyed"),
+        ("per_day_usd=1.2", "is spent already"),  # as much as is spent
+        ("per_day_usd=1.3", "$1.20 is spent and $3.00 is reserved by train: they would be"),
+        ("per_day_usd=4.19", "when spending reaches the cap, before they are due"),
+        ("per_day_usd=4.2", ""),  # exactly enough
+        ("per_day_usd=default", "$1.20 is spent and $3.00 is reserved"),  # $4
+        ("budget.per_day_usd=1", "is spent already"),
+        ("per_job_usd=1", ""),  # machines that run keep theirs
+        ("max_dph_usd=0.01", ""),
+        ("per_project_usd=1", ""),  # covers no machine
+        ("warn_percent=10", ""),
+    ],
+)
+def test_a_cap_below_what_is_spent_and_promised_is_asked_about(
+    vastctl: Callable[..., Any], daemon: Any, words: tuple[str, ...], change: str, asks: str
 ) -> None:
-    daemon.on("budget.get", a_budget())
-    daemon.on("budget.set", a_budget())
+    change = change.replace("=default", "=null") if words[0] == "config" else change
+    told = a_budget()
+    low_default = structs.replace(told.caps[1], default_usd=4.0)
+    daemon.on("budget.get", structs.replace(told, caps=[told.caps[0], low_default, told.caps[2]]))
+    daemon.on("budget.set", told)
+    setting = config.ChangedView(key="budget.x", value=1, origin="file", default=None)
+    daemon.on("config.set", setting)
 
-    alone = vastctl("budget", "per_day_usd=1.2")  # as much as is spent
-    no = vastctl("budget", "per_day_usd=1", answers="n\n")
-    enough = vastctl("budget", "per_day_usd=1.3")
-    yes = vastctl("-y", "budget", "per_day_usd=0")
+    alone, no, yes = (
+        vastctl(*words, change),
+        vastctl(*words, change, answers="n\n"),
+        vastctl("-y", *words, change),
+    )
 
-    assert [ran.code for ran in (alone, no, enough, yes)] == [2, 2, 0, 0]
-    assert "would be collected and destroyed" in no.err
-    assert [asked["changes"] for asked in daemon.asked("budget.set")] == [
-        {"per_day_usd": 1.3}, {"per_day_usd": 0},
-    ]  # fmt: skip
+    assert [ran.code for ran in (alone, no, yes)] == ([2, 2, 0] if asks else [0, 0, 0])
+    assert asks in no.err
+    made = len(daemon.asked("budget.set")) + len(daemon.asked("config.set"))
+    assert made == (1 if asks else 3)
+
+
+def test_several_caps_are_asked_about_once(vastctl: Callable[..., Any], daemon: Any) -> None:
+    view = a_budget()
+    month = structs.replace(view.caps[1], key="per_month_usd", window="month")
+    daemon.on("budget.get", structs.replace(view, caps=[*view.caps, month]))
+
+    ran = vastctl("budget", "per_day_usd=1", "per_month_usd=2", answers="n\n")
+
+    assert "set per_day_usd to $1.00 and per_month_usd to $2.00? [y/N]" in ran.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("budget", "per_day_usd=10", "per_day_usd=11"),
+        ("budget", "per_day_usd=10", "budget.per_day_usd=default"),
+        ("config", "set", "timing.settle_s=5", "timing.settle_s=6"),
+        ("policy", "r-1", "budget=5", "budget=6"),
+        ("policy", "r-1", "max_runtime=5h", "max-runtime=6h"),
+    ],
+)
+def test_a_key_named_twice_is_refused(
+    vastctl: Callable[..., Any], daemon: Any, words: tuple[str, ...]
+) -> None:
+    ran = vastctl("-y", *words)
+
+    assert (ran.code, "is named twice" in ran.err, daemon.requests) == (2, True, [])
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,12 @@ from argparse import ArgumentParser
 from typing import Final
 
 from vastctl import words
+from vastctl.caps import HOLDERS_SHOWN, confirm_caps
 from vastctl.client import new_request_id
 from vastctl.context import Context
 from vastctl.errors import UsageError
 from vastctl.table import table
+from vastctl.values import once
 from vastd_protocol.methods import budget
 from vastd_protocol.methods.budget import BudgetView, CapView
 
@@ -26,7 +28,6 @@ _OF: Final = {
     "project": "this project, in all",
 }
 _RIGHT: Final = ("VALUE", "SPENT", "RESERVED", "LEFT", "USED")
-_HOLDERS_SHOWN: Final = 5  # guess: more is what `ls` is for
 
 
 def arguments(parser: ArgumentParser) -> None:
@@ -40,8 +41,8 @@ def arguments(parser: ArgumentParser) -> None:
 
 def run(ctx: Context) -> int:
     if ctx.args.changes:
-        changes = dict(_change(text) for text in ctx.args.changes)
-        _confirm_endings(ctx, changes)
+        changes = once(_change(text) for text in ctx.args.changes)
+        confirm_caps(ctx, changes)
         wish = budget.BudgetSetParams(
             changes=changes, project=ctx.project, request_id=new_request_id()
         )
@@ -56,20 +57,6 @@ def run(ctx: Context) -> int:
     for line in _lines(ctx, view):
         ctx.screen.out(line)
     return 0
-
-
-def _confirm_endings(ctx: Context, changes: dict[str, float | None]) -> None:
-    """Ask before a cap is set below what is spent already: every machine it covers would end."""
-    now = ctx.client.call(budget.GET, budget.BudgetGetParams(project=ctx.project))
-    for cap in now.caps:
-        value, spent = changes.get(cap.key), cap.spent_usd
-        if value is None or spent is None or value > spent or not cap.reserved_by:
-            continue
-        named = ", ".join(who.name for who in cap.reserved_by[:_HOLDERS_SHOWN])
-        ctx.confirm(
-            f"set {cap.key} to {words.money(value)}",
-            [f"  {words.money(spent)} is spent already: {named} would be collected and destroyed"],
-        )
 
 
 def _change(text: str) -> tuple[str, float | None]:
@@ -104,16 +91,18 @@ def _lines(ctx: Context, view: BudgetView) -> list[str]:
         right=_RIGHT,
     )
     lines = [ctx.screen.bold(header), *body]
-    lines.append(
-        f"a warning comes at {view.warn_percent:g} %; at a cap machines are collected and destroyed"
-    )
+    share = f"{view.warn_percent:g} %"
+    lines += [
+        f"day, month, project: warned at {share}; at the cap machines are collected and destroyed",
+        "per_job_usd, max_dph_usd: limits of new jobs and machines; those that run keep their own",
+    ]
     for cap in view.caps:
         if cap.reserved_by:
             named = ", ".join(
                 f"{who.name} {words.money(who.reserved_usd)}"
-                for who in cap.reserved_by[:_HOLDERS_SHOWN]
+                for who in cap.reserved_by[:HOLDERS_SHOWN]
             )
-            more = len(cap.reserved_by) - _HOLDERS_SHOWN
+            more = len(cap.reserved_by) - HOLDERS_SHOWN
             lines.append(f"{cap.key}: reserved by {named}{f' and {more} more' if more > 0 else ''}")
         if cap.resets_at is not None:
             lines.append(f"{cap.key}: begins anew {words.countdown(cap.resets_at, ctx.now())}")

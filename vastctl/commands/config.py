@@ -4,13 +4,15 @@ import os
 from argparse import ArgumentParser
 from typing import Final
 
-from msgspec import DecodeError, Raw
+from msgspec import DecodeError
 from msgspec.json import decode
 
+from vastctl.caps import confirm_caps
 from vastctl.client import new_request_id
 from vastctl.context import Context
 from vastctl.errors import UsageError
 from vastctl.table import table
+from vastctl.values import once
 from vastd_protocol import paths
 from vastd_protocol.errors import ExitCode
 from vastd_protocol.methods import config
@@ -79,22 +81,24 @@ def _text(value: Value) -> str:
 
 
 def _set(ctx: Context) -> int:
-    changes = [_change(text) for text in ctx.args.settings]
-    bodies: list[bytes] = []
-    for key, value in changes:
-        wish = config.ConfigSetParams(key=key, value=value, request_id=new_request_id())
-        body = ctx.client.raw(config.SET, wish)
-        if ctx.json:
-            bodies.append(body)
-            continue
-        setting = ctx.client.view(config.SET, body)
+    changes = once(_change(text) for text in ctx.args.settings)
+    confirm_caps(ctx, changes)
+    (key, value), *others = changes.items()
+    wish = config.ConfigSetParams(
+        key=key, value=value, also=dict(others), request_id=new_request_id()
+    )
+    body = ctx.client.raw(config.SET, wish)
+    first = ctx.client.view(config.SET, body)
+    alone = {name: getattr(first, name) for name in SettingView.__struct_fields__}
+    settings = [SettingView(**alone), *first.also]
+    if ctx.json and not others:
+        ctx.emit(body)
+    elif ctx.json:
+        ctx.emit_own({"settings": settings})
+    for setting in () if ctx.json else settings:
         ctx.screen.step("info", f"{setting.key} = {_text(setting.value)} ({setting.origin})")
         if setting.note:
             ctx.screen.step("warning", f"{setting.key} {setting.note}")
-    if len(bodies) == 1:
-        ctx.emit(bodies[0])
-    elif bodies:
-        ctx.emit_own({"settings": [Raw(body) for body in bodies]})
     return ExitCode.OK
 
 

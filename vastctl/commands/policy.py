@@ -47,7 +47,7 @@ def run(ctx: Context) -> int:
         # Without a machine's name the first word is a change.
         words_of_change.insert(0, args.rental)
         args.rental = None
-    changes = dict(_change(text) for text in words_of_change)
+    changes = values.once(_change(text) for text in words_of_change)
     rental = resolve(ctx, args.rental)
     if changes:
         body = _set(ctx, rental.rental_id, rental.name, changes)

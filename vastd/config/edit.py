@@ -1,4 +1,4 @@
-"""Changing one setting in the configuration file; comments and order in it stay."""
+"""Changing settings in the configuration file; comments and order in it stay."""
 
 import math
 from collections.abc import Mapping
@@ -17,21 +17,28 @@ if TYPE_CHECKING:
     from tomlkit import TOMLDocument
 
 
-def set_value(path: Path, typed_key: str, value: Value, environ: Mapping[str, str]) -> Config:
-    """Write `typed_key = value` into the file at `path`; return the configuration it makes.
+def set_values(path: Path, changes: Mapping[str, Value], environ: Mapping[str, str]) -> Config:
+    """Write every `key = value` into the file at `path`; return the configuration it makes.
 
-    `value` None removes the key, so that its default counts again. A text is read as the
-    setting needs it: "20" is a number for a number. The whole result is checked before
-    anything is written, so the file may be repaired through here, but never broken.
+    A value of None removes the key, so that its default counts again. A text is read as the
+    setting needs it: "20" is a number for a number. All are written at once or none: the whole
+    result is checked before, so the file may be repaired through here, but never broken.
 
     Raises:
-        InvalidRequest: there is no such setting, or it cannot have that value.
+        InvalidRequest: there is no such setting, it cannot have that value, or it is named twice.
         ConfigError: the file cannot be read or written, or something else in it is wrong.
     """
-    key = _find(typed_key)
-    value = _checked(key, value)
+    found: dict[str, tuple[Key, Value]] = {}
+    for typed, value in changes.items():
+        key = _find(typed)
+        if key.dotted in found:
+            raise InvalidRequest(
+                f"{key.dotted} is named twice", hint="say which value it shall have"
+            )
+        found[key.dotted] = key, _checked(key, value)
     document = _document(path)
-    _change(document, key, value)
+    for key, value in found.values():
+        _change(document, key, value)
     text = document.as_string()
     config = parse(text, path, environ)
     _write(path, text)

@@ -1,6 +1,6 @@
 """What handlers may use: the shell of the effects, and the daemon's own facts."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -74,8 +74,8 @@ class Configuration(Defaults, Protocol):
         """Return the keys whose new value counts from the next start on."""
         ...
 
-    def set(self, key: str, value: Value) -> SettingView:
-        """Write one setting and take it into force."""
+    def set(self, changes: Mapping[str, Value]) -> list[SettingView]:
+        """Write settings, all or none, and take them into force."""
         ...
 
     def reload(self) -> list[str]:

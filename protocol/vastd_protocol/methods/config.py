@@ -19,6 +19,12 @@ class SettingView(View, frozen=True, kw_only=True):
     note: str | None = None  # what to know, as when it counts only from the next start on
 
 
+class ChangedView(SettingView, frozen=True, kw_only=True):
+    """What was set, as it is in force now."""
+
+    also: list[SettingView] = field(default_factory=list)  # the further ones
+
+
 class ConfigGetParams(Params, frozen=True, kw_only=True):
     """`key` narrows to one setting or one table; with `project` (an absolute path) the values are
     those that calls from that directory get."""
@@ -36,13 +42,14 @@ class ConfigView(View, frozen=True, kw_only=True):
 
 
 class ConfigSetParams(Mutation, frozen=True, kw_only=True):
-    """Write one setting to the configuration file; comments in it are kept."""
+    """Write settings to the configuration file, all or none; comments in it are kept."""
 
     key: str
     value: Value  # null removes it, so that the default counts again
+    also: dict[str, Value] = field(default_factory=dict)  # further ones, by key
 
 
 GET = Method("config.get", ConfigGetParams, ConfigView, "Return settings and their origin")
-SET = Method("config.set", ConfigSetParams, SettingView, "Change one setting", mutates=True)
+SET = Method("config.set", ConfigSetParams, ChangedView, "Change settings", mutates=True)
 
 METHODS = (GET, SET)

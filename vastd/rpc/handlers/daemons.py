@@ -2,10 +2,12 @@
 
 from typing import Any
 
+from msgspec import structs
+
 from vastd.clock_checks import clock_warning
 from vastd.core import billing
 from vastd.core.money import to_usd
-from vastd.errors import PolicyRefused
+from vastd.errors import InvalidRequest, PolicyRefused
 from vastd.rpc.context import Context
 from vastd.rpc.dispatch import handles
 from vastd.rpc.errors import RpcError
@@ -113,10 +115,15 @@ async def config_get(ctx: Context, params: config_wire.ConfigGetParams) -> confi
 
 
 @handles(config_wire.SET)
-async def config_set(ctx: Context, params: config_wire.ConfigSetParams) -> config_wire.SettingView:
-    """Write one setting to the file and take it into force."""
-    _check_address(ctx, params.key)
-    return ctx.config.set(params.key, params.value)
+async def config_set(ctx: Context, params: config_wire.ConfigSetParams) -> config_wire.ChangedView:
+    """Write settings to the file, all or none, and take them into force."""
+    if params.key in params.also:
+        raise InvalidRequest(f"{params.key[:80]} is named twice")
+    changes = {params.key: params.value, **params.also}
+    for key in changes:
+        _check_address(ctx, key)
+    first, *others = ctx.config.set(changes)
+    return config_wire.ChangedView(**structs.asdict(first), also=others)
 
 
 def _check_address(ctx: Context, key: str) -> None:

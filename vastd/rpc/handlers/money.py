@@ -21,6 +21,7 @@ from vastd.spending import credit_now, in_use
 from vastd.store.retention import kept_costs, pruned
 from vastd.store.store import Store
 from vastd_protocol.methods import budget as budget_wire
+from vastd_protocol.methods import config as config_wire
 from vastd_protocol.methods import cost as wire
 
 MAX_SINCE_S: Final = 3_155_760_000.0  # a century: more is a unit mistaken
@@ -111,9 +112,14 @@ async def set_caps(ctx: Context, params: budget_wire.BudgetSetParams) -> budget_
     """Write caps to the configuration and take them into force; the change is on the trail."""
     if not params.changes:
         raise InvalidRequest("no change: name at least one cap")
-    changes = {_checked(name, value): value for name, value in params.changes.items()}
-    for dotted, value in changes.items():
-        ctx.config.set(dotted, value)
+    changes: dict[str, config_wire.Value] = {}
+    for name, value in params.changes.items():
+        dotted = _checked(name, value)
+        if dotted in changes:
+            raise InvalidRequest(f"{dotted} is named twice", hint="say which value it shall have")
+        changes[dotted] = value
+    ctx.config.of_project(params.project)  # what is wrong there must show before anything is set
+    ctx.config.set(changes)
     return _budget(ctx, params.project)
 
 
@@ -136,7 +142,7 @@ def _checked(name: str, value: float | None) -> str:
 
 def _budget(ctx: Context, project: str | None) -> budget_wire.BudgetView:
     shell = ctx.shell
-    settings = {s.key.partition(".")[2]: s for s in ctx.config.view("budget").settings}
+    settings = {s.key.partition(".")[2]: s for s in ctx.config.view("budget", project).settings}
     read = shell.credit.reading
     return views.budget_view(
         settings,
