@@ -119,7 +119,10 @@ def _tool(name: str, package: str) -> CheckView:
 
 
 def _disk(state_dir: Path) -> CheckView:
-    free = shutil.disk_usage(state_dir).free
+    try:
+        free = shutil.disk_usage(state_dir).free
+    except OSError as exc:
+        return _gone("disk", state_dir, exc)
     text = f"{free / 1e9:.1f} GB free at {state_dir}"
     if free < LOW_DISK_BYTES:
         return _check("disk", "warning", text, "free some space: logs and results come here")
@@ -149,8 +152,18 @@ def _config(error: str | None) -> CheckView:
     )  # fmt: skip
 
 
+def _gone(name: str, state_dir: Path, exc: OSError) -> CheckView:
+    return _check(
+        name, "blocker", f"the state directory {state_dir} cannot be looked at: {exc.strerror}",
+        "put it back if you have it; end the machines (`vastctl ls`), and start vastd again",
+    )  # fmt: skip
+
+
 def _private(state_dir: Path) -> CheckView:
-    info = state_dir.stat()
+    try:
+        info = state_dir.stat()
+    except OSError as exc:
+        return _gone("privacy", state_dir, exc)
     if info.st_mode & 0o077 or info.st_uid != os.getuid():
         return _check(
             "privacy", "blocker", f"others may enter {state_dir}", f"chmod 700 {state_dir}"

@@ -122,3 +122,48 @@ def test_a_state_directory_that_cannot_be_made_is_no_bug(tmp_path: Path) -> None
     assert done.returncode != 0
     assert "cannot be written" in done.stderr
     assert "bug" not in done.stderr
+
+
+def lose_state(vast: Installed) -> None:
+    """Take the state directory away, but for what plays Vast."""
+    kept = vast.root / "kept"
+    vast.state.rename(kept)
+    vast.state.mkdir()
+    (kept / "simulator").rename(vast.state / "simulator")
+
+
+def test_a_state_directory_removed_under_a_running_vastd_rents_nothing_and_still_ends_everything(
+    vast: Installed,
+) -> None:
+    assert vast.vastctl(*RUN).returncode == 0
+    vast.wait_for("job_started")
+    lose_state(vast)
+    vast.socket.unlink()  # as if it had been in there, too
+    env = {**vast.env, "VASTD_SOCKET": str(vast.root / "other.sock")}
+    second = subprocess.run(
+        [vast.program("vastd"), "--simulate"], env=env, cwd=vast.root, text=True,
+        stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False,
+    )  # fmt: skip
+
+    assert second.returncode != 0
+    assert "although its files were removed" in second.stderr
+    assert "from memory" in second.stderr
+    assert vast.live() == 1
+
+
+def test_without_its_state_directory_vastd_says_so_and_destroys_what_it_is_told_to(
+    vast: Installed,
+) -> None:
+    assert vast.vastctl(*RUN).returncode == 0
+    vast.wait_for("job_started")
+    lose_state(vast)
+
+    assert check(vast, "store")["level"] == "blocker"
+    refused = vast.vastctl(*RUN[:4], "--name", "more", *RUN[6:])
+    assert refused.returncode != 0
+    assert "removed or replaced" in refused.stderr
+    assert [r["phase"] for r in vast.json("ls")["rentals"]] == ["busy"]
+    ended = vast.vastctl("destroy", "lab", "-y", "--force", "--reason", "gone", "--no-collect")
+    assert vast.live() == 0, ended.stderr
+    assert vast.daemon is not None
+    assert vast.daemon.poll() is None

@@ -1,12 +1,29 @@
-"""The lock on a state directory: one process owns the store (I5)."""
+"""The lock on a state directory: one process owns the store (I5).
+
+Rules
+1. The lock is on a file in the directory; the kernel frees it when its holder dies.
+2. A directory that was removed under its holder takes that file along, and a second daemon on a new
+   one would see the first one's machines as foreign. So the holder also holds a name that no file
+   system knows: an abstract socket (unix(7), Linux only), which dies with its process, too.
+"""
 
 import fcntl
+import hashlib
+import logging
 import os
+import socket
+import struct
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from vastd.errors import StoreError, StoreLocked
+
+_log = logging.getLogger(__name__)
+
+_UCRED: Final = struct.Struct("3i")  # pid, uid, gid: unix(7), SO_PEERCRED
 
 
 @contextmanager
@@ -36,8 +53,53 @@ def locked(state_dir: Path) -> Iterator[None]:
                 f"another vastd owns {state_dir}" + (f" (pid {pid})" if pid else ""),
                 hint="use it (`vastctl daemon status`), or stop it first (`vastctl daemon stop`)",
             ) from exc
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
-        yield
+        with _named(state_dir):
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+            yield
     finally:
         os.close(handle)
+
+
+@contextmanager
+def _named(state_dir: Path) -> Iterator[None]:
+    """Hold the directory by its name while the block runs (rule 2).
+
+    Raises:
+        StoreLocked: another process of ours holds it.
+    """
+    if sys.platform != "linux":
+        yield
+        return
+    digest = hashlib.sha256(os.fsencode(state_dir.resolve())).hexdigest()[:32]
+    name = f"\0vastd-{os.getuid()}-{digest}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as held:
+        try:
+            held.bind(name)
+            held.listen(1)
+        except OSError as exc:
+            pid = _holder(name)
+            if pid is not None:
+                raise StoreLocked(
+                    f"vastd (pid {pid}) still owns {state_dir}, although its files were removed: "
+                    "it watches and ends its machines from memory",
+                    hint="`vastctl ls` while its socket is there; stop that process when its "
+                    "machines are gone, or put the directory back, and start vastd again",
+                ) from exc
+            _log.warning("%s is not held by name: %s", state_dir, exc.strerror)
+        yield
+
+
+def _holder(name: str) -> int | None:
+    """Return the process of ours that listens on `name`; None if it is not ours. Anybody can take a
+    name, and a stranger must not keep us from starting."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
+        asking.settimeout(1.0)  # guess: a full queue; the kernel answers without its holder
+        try:
+            asking.connect(name)
+        except OSError:
+            return None
+        pid, uid, _ = _UCRED.unpack(
+            asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
+        )
+    return pid if uid == os.getuid() else None
