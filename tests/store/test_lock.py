@@ -24,7 +24,7 @@ def test_a_second_one_is_told_who_has_it_and_may_follow(tmp_path: Path) -> None:
         pass
 
     with locked(tmp_path):
-        pass
+        assert (tmp_path / "vastd.lock").read_text() == f"{os.getpid()}\n"
 
 
 @linux
@@ -43,7 +43,7 @@ def test_a_removed_directory_is_still_owned(tmp_path: Path, through_link: bool) 
             pass
 
     with locked(state):
-        pass
+        assert (state / "vastd.lock").exists()
 
 
 @linux
@@ -63,7 +63,7 @@ def test_a_killed_owner_owns_nothing(tmp_path: Path) -> None:
         owner.kill()
 
     with locked(tmp_path):
-        pass
+        assert (tmp_path / "vastd.lock").exists()
 
 
 @linux
@@ -82,4 +82,4 @@ def test_two_directories_have_two_owners_and_a_stranger_s_name_keeps_nobody_out(
         pass
     monkeypatch.setattr("socket.socket.bind", taken)
     with locked(tmp_path / "c"):
-        pass
+        assert (tmp_path / "c" / "vastd.lock").exists()

@@ -202,6 +202,11 @@ class Lab:
         self.asleep_s += seconds
         self.paused_s += 0.0 if counted else seconds
 
+    def reboot(self, *, wrong_s: float) -> None:
+        """Begin the boot clock anew, with a battery clock that is `wrong_s` off."""
+        self.boots += 1
+        self.step_s = wrong_s + self.paused_s
+
     def close(self) -> None:
         """Remove the files."""
         shutil.rmtree(self._temp, ignore_errors=True)

@@ -15,6 +15,7 @@ from msgspec import Struct, structs
 from trio._core import _run as trio_run
 from trio.testing import MockClock
 
+from support import time_faults
 from support.daemon_in_memory import EPOCH, OWNER8, Daemon, Lab
 from vastd.core import billing, money, spending, story
 from vastd.core import events as ev
@@ -88,6 +89,7 @@ class Draw(Struct, frozen=True, kw_only=True):
     caps: list[tuple[float, Caps]]  # (from, in force)
     stops: list[float]  # SIGTERM, and a start one second later
     pauses: list[tuple[float, int, float | None]]  # (stop at, index of the job, start at)
+    time: list[time_faults.TimeFault]
 
 
 def draw(seed: int) -> Draw:
@@ -123,6 +125,7 @@ def draw(seed: int) -> Draw:
         caps=_caps(seed),
         stops=times(2),  # drawn last: older seeds keep the rest of their stories
         pauses=_pauses(seed),
+        time=time_faults.draw_time(seed, FAULTS_S),
     )  # fmt: skip
 
 
@@ -192,6 +195,7 @@ class Story:
         self.lab = Lab(seed, Limits(caps=self.draw.caps[0][1]))
         self.broken: Broken | None = None
         self.billed_before: dict[str, int] = {}  # by rental, when the caps were changed
+        self.deadlines = time_faults.Deadlines(self.lab)
         self.commits = 0
         self.kill_wanted = False
         self.daemon: Daemon | None = None
@@ -263,6 +267,10 @@ class Story:
         self.trace.append(
             f"{trio.current_time():9.1f} {rental_id or job_id} {ev.kind(event)}: {line}"[:200]
         )
+        record = change.rental  # type: ignore[attr-defined]
+        late_s = 0.0 if record is None else self._blind_s(record)
+        if (wrong := self.deadlines.heard(event, record, late_s)) is not None:
+            self._fail(wrong)
         if isinstance(event, ev.RentalPlanned):
             self.planned.append(event)
             self._check_gate(event.rental_id)
@@ -286,6 +294,7 @@ class Story:
         plan += [(at, self._kill) for at in self.draw.kills]
         plan += [(at, self._stop) for at in self.draw.stops]
         plan += [(at, lambda by=by: self._jump(by)) for at, by in self.draw.jumps]  # type: ignore[misc]
+        plan += time_faults.plan(self, self.draw.time)
         for since, until in self.draw.full:
             plan += [(since, self._refresh_disk), (until, self._refresh_disk)]
         plan += [(at, lambda n=n: self._cancel(n)) for at, n in self.draw.cancels]  # type: ignore[misc]
@@ -547,7 +556,7 @@ class Story:
         seconds = 2 * self.lab.limits.list_interval_idle_s + 120
         seconds += sum(until - since for since, until in self.draw.down)
         seconds += sum(until - since for since, until in self.draw.full)
-        seconds += sum(abs(by) for _, by in self.draw.jumps)
+        seconds += time_faults.lost_s(self.draw.time)
         seconds += 130 * sum(count for *_, count in self.draw.calls)
         return seconds + 60 * self.lived
 
