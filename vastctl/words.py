@@ -23,6 +23,24 @@ PHASE_WORDS: Final = {
 }
 
 
+KINDS: Final = {
+    "loading": "loading",
+    "setup": "set-up",
+    "sync": "sync",
+    "run": "run",
+    "collect": "collecting",
+    "idle": "idle, no job",
+    "held": "held for results",
+    "storage": "stopped, storage",
+    "ending": "ending",
+}
+
+
+def kind(name: str) -> str:
+    """Return what a machine's time was for, in words."""
+    return KINDS.get(name, name)
+
+
 def phase(name: str) -> str:
     """Return the words for a phase; an unknown one stays as it is."""
     return PHASE_WORDS.get(name, name)

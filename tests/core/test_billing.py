@@ -73,7 +73,7 @@ def test_the_expected_rate_is_the_dearest_seen_or_the_bid_or_the_offer() -> None
     ("status", "expected"),
     [
         (None, "storage"), ("created", "storage"), ("loading", "storage"), ("exited", "storage"),
-        ("stopped", "storage"), ("scheduling", "storage"), ("offline", "storage"),
+        ("stopped", "storage"), ("scheduling", "storage"), ("offline", "nothing"),
         ("running", "whole"), ("frozen", "whole"), ("rebooting", "whole"), ("recycling", "whole"),
         ("unknown", "whole"), ("a word of next year", "whole"),
     ],
@@ -83,7 +83,7 @@ def test_only_statuses_known_to_bill_storage_are_billed_so(
 ) -> None:
     rate = billing.rate_of(a_rental(), a_row(status))
 
-    assert rate == (from_usd(0.0036) if expected == "storage" else RATE)
+    assert rate == {"storage": from_usd(0.0036), "nothing": 0, "whole": RATE}[expected]
 
 
 def test_an_unknown_storage_price_is_bounded_by_the_offer_and_never_by_zero() -> None:

@@ -8,6 +8,7 @@ from msgspec import structs
 from support.builders import RATE, T0, a_job, a_rental, an_ending
 from support.offer_builders import an_offer
 from vastd.core import billing, costs
+from vastd.core.cost_spans import Kind
 from vastd.core.costs import By
 from vastd.core.job import Attempt, JobState
 from vastd.core.money import Micros
@@ -30,7 +31,8 @@ def a_life(rental_id: str = "r1", *, since: float = T0, gpus: int = 1, **changes
         "rates": tuple(RateSegment(since + at, rate) for at, rate in rates),
         "phases": tuple((phase, since + at) for phase, at in phases),
         "ended_at": since + 1600,
-        "ending": an_ending(Trigger.JOB_DONE),
+        "ending": an_ending(Trigger.JOB_DONE, at=since + 1600),
+        "purpose": "interactive",
         **changes,
     }
     return a_rental(Phase.GONE, **fields)
@@ -44,7 +46,10 @@ def report(rentals: list[Rental], by: By, window: Window = EVER, now: float = T0
 def test_the_disks_time_is_told_apart_from_the_gpus() -> None:
     (row,), whole = report([a_life(gpus=2)], By.RENTAL)
 
-    assert (row.cost, row.storage, row.waste) == (100 + 100_000 + 500, 600, 0)
+    assert (row.cost, row.storage, row.waste) == (100 + 100_000 + 500, 500, 0)
+    assert row.kinds == {
+        Kind.LOADING: 100, Kind.SETUP: 5_000, Kind.IDLE: 95_000, Kind.STORAGE: 500,
+    }  # fmt: skip
     assert (row.billed_s, row.gpu_s) == (1600, 2000)
     assert structs.replace(whole, key="r1", label="r1") == row
 
@@ -126,4 +131,5 @@ def test_however_it_is_cut_the_rows_add_up_to_the_bills_exactly(
         rows, whole = report(rentals, by, window, now)
         assert sum(row.cost for row in rows) == whole.cost == bills
         assert sum(row.storage for row in rows) == whole.storage <= whole.cost
+        assert all(sum(row.kinds.values()) == row.cost >= row.waste for row in [*rows, whole])
         assert all(row.gpu_s <= row.billed_s * 8 + 1e-6 for row in rows)

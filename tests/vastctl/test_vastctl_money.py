@@ -24,6 +24,7 @@ def a_report(**changes: Any) -> cost.CostReportView:
         "by": "day", "until": "2026-11-30T12:00:00Z", "rentals": 3, "hours": 15.25,
         "gpu_hours": 30.5, "cost_usd": 6.2, "storage_usd": 0.1, "waste_usd": 0.2,
         "ended_usd": 5.0, "accrued_usd": 1.2, "reserved_usd": 3.0, "dph_usd": 0.6,
+        "kinds_usd": {"loading": 0.01, "run": 6.0, "storage": 0.1, "held": 0.0, "idle": 0.09},
         "rows": [a_row("2026-11-29", 5.0), a_row("2026-11-30", 1.2, rentals=2, waste_usd=0.2)],
     }  # fmt: skip
     return cost.CostReportView(**{**facts, **changes})
@@ -67,6 +68,7 @@ DAY (UTC)   MACHINES  HOURS  GPU-HOURS   COST  STORAGE   WASTED
 2026-11-29         1   10.0       20.0  $5.00  $0.0500    $0.00
 2026-11-30         2   10.0       20.0  $1.20  $0.0500  $0.2000
 in all             3   15.2       30.5  $6.20  $0.1000  $0.2000
+spent on: run $6.00; stopped, storage $0.1000; idle, no job $0.0900; loading $0.0100
 of that $1.20 on machines that still bill
 now: $0.600/h, $3.00 reserved until the machines end
 credit: $42.50, lasts for what runs now

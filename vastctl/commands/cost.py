@@ -89,6 +89,10 @@ def _table(ctx: Context, report: CostReportView) -> list[str]:
     title = _TITLES.get(report.by, report.by.upper())
     header, *body = table((title, *_NUMBERS), rows, right=_NUMBERS)
     lines = [ctx.screen.bold(header), *body]
+    if report.kinds_usd:
+        spent = sorted(report.kinds_usd.items(), key=lambda item: -item[1])
+        parts = [f"{words.kind(kind)} {words.money(usd)}" for kind, usd in spent if usd]
+        lines.append(f"spent on: {'; '.join(parts)}")
     if report.accrued_usd:
         lines.append(f"of that {words.money(report.accrued_usd)} on machines that still bill")
     return lines

@@ -13,7 +13,9 @@ from vastd.core.rental import Phase, Rental
 
 HOURS_PER_MONTH: Final = 720.0  # VAST_API 2.4: 30 x 24
 
-# VAST_API 7.1 and 8.1: statuses in which the GPU is not billed. `frozen` was seen to bill.
+# VAST_API 7.1 and 8.1: statuses in which the GPU is not billed. `frozen` was seen to bill. Of a host
+# that lost its contact (`offline`) nothing is billed, says the billing page; the pricing page has
+# storage billed "regardless of running state". Every client we know of believes the first.
 _STORAGE_ONLY: Final = frozenset(
     {
         InstanceStatus.CREATED,
@@ -71,8 +73,7 @@ def rate_of(rental: Rental, instance: Instance) -> Micros:
     if instance.status is None or instance.status in _STORAGE_ONLY:
         return min(storage_rate(rental, instance), running)
     if instance.status == InstanceStatus.OFFLINE:
-        # Sources disagree whether storage bills while offline (VAST_API 14): assume it does.
-        return min(storage_rate(rental, instance), running)
+        return Micros(0)
     return running
 
 

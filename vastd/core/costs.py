@@ -3,25 +3,28 @@
 Rules
 1. Every part is a difference of a bill at two instants: the parts add up to the bill exactly.
 2. A GPU is billed from the container's start; before, and while stopped, only the disk is.
-3. Waste is what a machine cost that could not serve (BUD-14): zero when billing never began.
+3. What it was spent on, and what of it was wasted, is told as `explain` tells it
+   (`core/cost_spans.py`); a machine that could not serve is all waste (BUD-14), and costs nothing
+   when billing never began.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from enum import StrEnum
-from itertools import pairwise
 from pathlib import PurePath
 from typing import Final
 
 from msgspec import Struct
 
+from vastd.core import cost_spans
+from vastd.core.cost_spans import Kind, Piece
 from vastd.core.instants import rfc3339
 from vastd.core.job import Job
 from vastd.core.money import SECONDS_PER_HOUR, Micros
-from vastd.core.rental import BOOT_FAILURES, Phase, Rental
+from vastd.core.rental import Rental
 from vastd.core.spending import Window, day_of, spent
 
-_DISK_ALONE: Final = frozenset({Phase.PLANNED, Phase.CREATING, Phase.BOOTING, Phase.STOPPED})
+_DISK_ALONE: Final = frozenset({Kind.LOADING, Kind.STORAGE})
 
 
 class By(StrEnum):
@@ -39,7 +42,7 @@ class Part(Struct, frozen=True, kw_only=True):
     rental: Rental
     window: Window
     cost: Micros
-    storage: Micros
+    kinds: dict[Kind, Micros]  # what it was spent on; the parts add up to `cost`
     waste: Micros
     billed_s: float
     gpu_s: float
@@ -52,10 +55,15 @@ class Row(Struct, frozen=True, kw_only=True):
     label: str
     rentals: int
     cost: Micros
-    storage: Micros
+    kinds: dict[Kind, Micros]
     waste: Micros
     billed_s: float
     gpu_s: float
+
+    @property
+    def storage(self) -> Micros:
+        """What stopped machines cost for their disks."""
+        return self.kinds.get(Kind.STORAGE, Micros(0))
 
 
 def parts(
@@ -63,13 +71,32 @@ def parts(
 ) -> list[Part]:
     """Return what each rental cost in `window` until `now`, per day of UTC when `daily`; parts that
     cost nothing are left out."""
-    failed = {a.rental_id for job in jobs for a in job.attempts if a.reason is not None}
+    placed: dict[str, list[Job]] = defaultdict(list)
+    failed: set[str] = set()
+    for job in jobs:
+        failed.update(failed_on(job))
+        if job.rental_id is not None:
+            placed[job.rental_id].append(job)
     return [
-        _part(rental, piece, now, failed=rental.rental_id in failed)
+        _part(rental, placed.get(rental.rental_id, ()), failed, piece, now)
         for rental in rentals
         for piece in (_days(rental, window, now) if daily else (window,))
         if spent(rental, piece, now) > 0
     ]
+
+
+def failed_on(job: Job) -> set[str]:
+    """Return the rentals that could not serve `job`."""
+    return {attempt.rental_id for attempt in job.attempts if attempt.reason is not None}
+
+
+def bill(rental: Rental, failed: Collection[str], spans: Sequence[cost_spans.Span]) -> list[Piece]:
+    """Return what each kind of time took, cost and wasted. `failed`: rentals that could not serve."""
+    return cost_spans.pieces(
+        spans,
+        all_wasted=cost_spans.why_wasted(rental, failed) is not None,
+        idle_is_use=cost_spans.idle_is_use(rental),
+    )
 
 
 def rows(found: Sequence[Part], by: By) -> list[Row]:
@@ -90,11 +117,19 @@ def total(found: Sequence[Part], key: str = "", label: str = "") -> Row:
         label=label,
         rentals=len({part.rental.rental_id for part in found}),
         cost=Micros(sum(part.cost for part in found)),
-        storage=Micros(sum(part.storage for part in found)),
+        kinds=_together(found),
         waste=Micros(sum(part.waste for part in found)),
         billed_s=sum(part.billed_s for part in found),
         gpu_s=sum(part.gpu_s for part in found),
     )
+
+
+def _together(found: Sequence[Part]) -> dict[Kind, Micros]:
+    sums: dict[Kind, Micros] = {}
+    for part in found:
+        for kind, cost in part.kinds.items():
+            sums[kind] = Micros(sums.get(kind, 0) + cost)
+    return {kind: sums[kind] for kind in Kind if kind in sums}
 
 
 def _key(part: Part, by: By) -> str:
@@ -132,29 +167,23 @@ def _days(rental: Rental, window: Window, now: float) -> Iterator[Window]:
         at = day.until
 
 
-def _part(rental: Rental, window: Window, now: float, *, failed: bool) -> Part:
-    cost = spent(rental, window, now)
-    idle = [_cut(span, window, now) for span in _disk_alone(rental, now)]
-    spans = [span for span in idle if span.until > span.start]
+def _part(
+    rental: Rental, jobs: Sequence[Job], failed: Collection[str], window: Window, now: float
+) -> Part:
+    found = cost_spans.spans(rental, jobs, now, window)
+    pieces = bill(rental, failed, found)
     billed_s = _billed_s(rental, _cut(Window(window.start, window.end), window, now))
-    wasted = failed or rental.end_reason in BOOT_FAILURES
+    alone = [Window(span.since, span.until) for span in found if span.kind in _DISK_ALONE]
     return Part(
         rental=rental,
         window=window,
-        cost=cost,
-        storage=Micros(sum(spent(rental, span, now) for span in spans)),
-        waste=cost if wasted else Micros(0),
+        cost=spent(rental, window, now),
+        kinds={piece.kind: piece.cost for piece in pieces},
+        waste=Micros(sum(piece.waste for piece in pieces)),
         billed_s=billed_s,
-        gpu_s=(billed_s - sum(_billed_s(rental, span) for span in spans))
+        gpu_s=(billed_s - sum(_billed_s(rental, span) for span in alone))
         * rental.order.offer.num_gpus,
     )
-
-
-def _disk_alone(rental: Rental, now: float) -> Iterator[Window]:
-    end = rental.ended_at if rental.ended_at is not None else now
-    for (phase, began), (_, until) in pairwise([*rental.phases, (Phase.GONE, end)]):
-        if phase in _DISK_ALONE and until > began:
-            yield Window(began, until)
 
 
 def _cut(span: Window, window: Window, now: float) -> Window:

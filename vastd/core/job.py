@@ -74,6 +74,7 @@ class Job(Struct, frozen=True, kw_only=True):
     env_keys: list[str] = field(default_factory=list)
     request_id: str | None = None
     task_id: str | None = None
+    sync_at: float | None = None  # its code began to be sent to the present machine
     synced_files: int | None = None
     synced_bytes: int | None = None
     started_at: float | None = None  # our clock

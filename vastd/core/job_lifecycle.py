@@ -85,11 +85,13 @@ def _with_fields(job: Job, event: ev.JobEvent) -> Job:
                 job,
                 rental_id=None,
                 attempts=_closed(job, event),
+                sync_at=None,
                 synced_files=None,
                 synced_bytes=None,
             )
-        case ev.SyncBegan():
-            return structs.replace(job, synced_files=None, synced_bytes=None)
+        case ev.SyncBegan(at=at):
+            began = job.sync_at or at
+            return structs.replace(job, sync_at=began, synced_files=None, synced_bytes=None)
         case ev.Synced(files=files, bytes=size):
             return structs.replace(job, synced_files=files, synced_bytes=size)
         case ev.JobStarted(at=at):

@@ -15,8 +15,8 @@ class CostReportParams(Params, frozen=True, kw_only=True):
 
 
 class CostRowView(View, frozen=True, kw_only=True):
-    """The cost of one day, rental, project or kind of GPU. `cost_usd` is all of it; the two other
-    sums are parts of it."""
+    """The cost of one day, rental, project or kind of GPU. `cost_usd` is all of it, and the sum of
+    `kinds_usd`; the two other sums are parts of it."""
 
     key: str
     label: str
@@ -24,8 +24,10 @@ class CostRowView(View, frozen=True, kw_only=True):
     hours: float  # that a machine was billed at all
     gpu_hours: float  # that GPUs were billed, times their number
     cost_usd: float
-    storage_usd: float  # billed for the disk alone: while booting or stopped
-    waste_usd: float  # of machines that failed to serve
+    storage_usd: float  # of stopped machines: the disk alone
+    waste_usd: float  # bought nothing: failed machines, idle, held and ending time
+    # By `loading`, `setup`, `sync`, `run`, `collect`, `idle`, `held`, `storage`, `ending`.
+    kinds_usd: dict[str, float] = field(default_factory=dict)
 
 
 class CostReportView(View, frozen=True, kw_only=True):
@@ -51,6 +53,7 @@ class CostReportView(View, frozen=True, kw_only=True):
     # Beside all sums above: what machines cost whose records were dropped as old.
     dropped_usd: float = 0.0
     dropped_before: str | None = None  # null: no record was dropped
+    kinds_usd: dict[str, float] = field(default_factory=dict)  # of all rows; adds up to `cost_usd`
 
 
 class CostForecastParams(Params, frozen=True, kw_only=True):

@@ -43,6 +43,7 @@ def report_view(
         cost_usd=to_usd(whole.cost),
         storage_usd=to_usd(whole.storage),
         waste_usd=to_usd(whole.waste),
+        kinds_usd={str(kind): to_usd(cost) for kind, cost in whole.kinds.items()},
         ended_usd=to_usd(whole.cost - accrued.cost),
         accrued_usd=to_usd(accrued.cost),
         reserved_usd=to_usd(reserved),
@@ -60,6 +61,7 @@ def _row(row: Row) -> CostRowView:
         cost_usd=to_usd(row.cost),
         storage_usd=to_usd(row.storage),
         waste_usd=to_usd(row.waste),
+        kinds_usd={str(kind): to_usd(cost) for kind, cost in row.kinds.items()},
     )
 
 
