@@ -13,7 +13,7 @@ from vastd_protocol.methods import rental as rentals
 from vastd_protocol.methods.rental import RentalView
 from vastd_protocol.methods.task import Needs
 
-BOOT_WAIT_S: Final = 2400.0  # CONTRACT 5: boot_timeout_s is at most 1800, SSH gets 300 more
+BOOT_WAIT_S: Final = 4200.0  # six boot_timeout_s while a pull moves, SSH gets 300 s more
 _USABLE: Final = frozenset({"ready", "busy"})
 
 

@@ -13,6 +13,7 @@ from msgspec import structs
 
 from vastd.core import events as ev
 from vastd.core import reconcile
+from vastd.core.boot_watchdogs import boot_ends_at
 from vastd.core.limits import PROOFS_WHEN_ENDING
 from vastd.core.rental import Phase
 from vastd.effects.destroy import end_surplus
@@ -111,7 +112,9 @@ class Poller:
         now = shell.wall_clock()
         for rental in shell.ledger.rentals.values():
             if rental.phase is Phase.BOOTING:
-                waited, limit = now - rental.phase_since, shell.limits.boot_timeout_s
+                seen = shell.observed.world.of(rental.rental_id)
+                waited = now - rental.phase_since
+                limit = boot_ends_at(rental, seen, shell.limits) - rental.phase_since
                 rid = rental.rental_id
                 shell.progress("boot", round(waited), round(limit), "seconds", rid, None)
 

@@ -20,6 +20,7 @@ from support.builders import (
 )
 from vastd.core import watchdogs
 from vastd.core.alarms import End, Warn, Watch
+from vastd.core.boot_watchdogs import boot_overdue
 from vastd.core.job import JobState
 from vastd.core.money import Micros, from_usd
 from vastd.core.observed import Beat, Sighting
@@ -48,6 +49,11 @@ def booting(listed_at: float | None = T0 + 601) -> Watch:
     return a_watch(a_rental(Phase.BOOTING), seen=seen)
 
 
+def unseen() -> Watch:
+    seen = Sighting(instance=a_row("a word of next year"), status_moved_at=T0 + 20)
+    return a_watch(a_rental(Phase.BOOTING), seen=seen)
+
+
 def failing_listing() -> Watch:
     inventory = an_inventory(error="410", failing_since=T0 + 40)
     return a_watch(a_rental(Phase.READY), world=a_world(inventory=inventory))
@@ -66,6 +72,7 @@ ENDS = [
 WARNS = [
     (a_watch(a_rental(Phase.BUSY, policy=Policy(budget=from_usd(0.36)))), "budget_warn", T0 + 2770),
     (booting(), "boot_warn", T0 + 300),
+    (unseen(), "unknown_status", T0 + 20),
     (a_watch(a_rental(), seen=Sighting(unreachable_since=T0 + 7)), "unreachable", T0 + 307),
     (idle_watch(), "idle", T0 + 1300),
     (a_watch(a_rental(Phase.DESTROYING)), "destroy_unconfirmed", T0 + 600),
@@ -239,10 +246,11 @@ def test_a_boot_is_not_overdue_before_a_listing_later_than_its_limit(
 
 
 def test_the_reason_shows_what_vast_said_last() -> None:
-    alarm = watchdogs.boot_overdue(booting())
+    alarm = boot_overdue(booting())
 
     assert alarm is not None
-    assert alarm.action.why == "not running after 600 s: loading pulling"
+    said = "not running after 600 s: loading pulling (the size of sim/image is not known)"
+    assert alarm.action.why == said
 
 
 # -- budget

@@ -152,7 +152,12 @@ class TimingTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     ] = 300.0
     boot_timeout_s: Annotated[
         Seconds,
-        Meta(extra=_why("WAI-04: 10 min, longer (to 30) for a large image that still loads")),
+        Meta(
+            extra=_why(
+                "WAI-04: 10 min; twice the pull time of an image of known size, up to three times "
+                "this; longer while Vast's message moves"
+            )
+        ),
     ] = 600.0
     ssh_budget_s: Annotated[
         Seconds, Meta(extra=_why("REQUIREMENTS C-06: keys may arrive minutes after `running`"))

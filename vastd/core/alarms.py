@@ -1,6 +1,6 @@
 """What a watchdog looks at and what it says: an alarm with its instant and its action."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -77,3 +77,19 @@ def end(
         return None
     decided = End(rental_id=watch.rental.rental_id, trigger=trigger, why=why)
     return Alarm(at=at, action=decided, proven=proven)
+
+
+class Watchdog(Struct, frozen=True, kw_only=True):
+    """A watchdog with the words `vastctl explain` shows."""
+
+    name: str
+    check: Callable[[Watch], Alarm | None]
+    watches: str
+    limit: Callable[[Watch], str]
+    action: str
+    silence: bool = False  # it judges somebody's silence: not while our own network is down
+
+    def look(self, watch: Watch) -> Alarm | None:
+        """Return its alarm, if silence may be judged at all."""
+        frozen = self.silence and watch.world.network_down_since is not None
+        return None if frozen else self.check(watch)

@@ -10,11 +10,10 @@ Rules
 from typing import Final
 
 from vastd.core import watchdogs
-from vastd.core.alarms import Alarm, End, Warn, Watch
+from vastd.core.alarms import Alarm, End, Warn, Watch, Watchdog
 from vastd.core.money import show
 from vastd.core.pace import WORDS, Pace
 from vastd.core.rental import Phase, Trigger
-from vastd.core.watchdogs import Watchdog
 
 _ENDABLE: Final = frozenset(
     {Phase.BOOTING, Phase.VERIFYING, Phase.READY, Phase.BUSY, Phase.COLLECTING}

@@ -5,7 +5,7 @@ from msgspec import structs
 from vastd.core import events as ev
 from vastd.core.limits import COLLECT_TRIES
 from vastd.core.money import Micros
-from vastd.core.rental import Ending, Pause, Phase, RateSegment, Rental, Trigger
+from vastd.core.rental import Blame, Ending, Pause, Phase, RateSegment, Rental, Trigger
 from vastd.core.transitions import TRANSITIONS
 from vastd.errors import IllegalTransition
 
@@ -73,7 +73,7 @@ def _with_fields(rental: Rental, event: ev.RentalEvent) -> Rental:
                 rental, collect_failures=rental.collect_failures + 1, collect_failed_at=at
             )
         case ev.EndDecided():
-            after = structs.replace(rental, ending=_ending(rental, event), end_detail=event.why)
+            after = _decided(rental, event)
             return _once_more(after) if event.trigger is Trigger.USER else after
         case ev.DestroyTried(at=at, accepted=accepted):
             return structs.replace(
@@ -179,6 +179,15 @@ def _resumed(rental: Rental, at: float) -> Rental:
     )
 
 
+def _decided(rental: Rental, event: ev.EndDecided) -> Rental:
+    return structs.replace(
+        rental,
+        ending=_ending(rental, event),
+        end_detail=event.why,
+        refused_for_all=rental.refused_for_all or event.blame is Blame.RUN,
+    )
+
+
 def _ending(rental: Rental, event: ev.EndDecided) -> Ending:
     """Return the ending after another decision: the first cause stands, an order of the user
     adds force and may give up collection."""
@@ -189,6 +198,7 @@ def _ending(rental: Rental, event: ev.EndDecided) -> Ending:
             why=event.why,
             force=event.force,
             collect=event.collect,
+            blame=event.blame,
         )
     held = rental.ending
     if held.trigger is Trigger.JOB_DONE:

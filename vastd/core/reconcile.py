@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import Struct, structs
 
-from vastd.core import billing
+from vastd.core import billing, boot
 from vastd.core import events as ev
 from vastd.core.instants import shown
 from vastd.core.labels import read_claim
@@ -23,29 +23,15 @@ from vastd.core.limits import (
     PROOFS_WHEN_ACTIVE,
     PROOFS_WHEN_ENDING,
     READINGS_TO_BELIEVE,
-    READINGS_TO_BELIEVE_BOOT,
     Limits,
 )
 from vastd.core.market import Instance, InstanceStatus
 from vastd.core.observed import Inventory, Sighting, World
-from vastd.core.rental import Phase, Rental, Trigger
+from vastd.core.rental import Phase, Rental
+from vastd.core.statuses import Reading, reading
 
 _IDLE_PERCENT: Final = 5.0  # REQUIREMENTS WAT-06: all GPUs below 5 %
-# VAST_API 8 and REQUIREMENTS WAI-06: these never become running during boot.
-_DEAD_BOOT: Final = frozenset(
-    {InstanceStatus.EXITED, InstanceStatus.OFFLINE, InstanceStatus.UNKNOWN}
-)
-_NOT_RUNNING: Final = frozenset({InstanceStatus.EXITED, InstanceStatus.STOPPED})
-_STOPPABLE: Final = frozenset({Phase.READY, Phase.BUSY, Phase.COLLECTING})
-# VAST_API 8.2 (3) and CASES 50, 52: fragments of `status_msg` that mean "this boot is lost".
-_FATAL_BOOT: Final = (
-    "oci runtime create failed",
-    "gpu error, unable to start",
-    "manifest unknown",
-    "pull access denied",
-    "no space left on device",
-    "unauthorized",
-)
+_COMING_UP: Final = frozenset({Phase.BOOTING, Phase.VERIFYING})
 
 
 class Diff(Struct, frozen=True, kw_only=True):
@@ -239,24 +225,24 @@ def _status(
     rental: Rental, phase: Phase, seen: Sighting, row: Instance, now: float
 ) -> list[ev.RentalEvent]:
     rid = rental.rental_id
-    if phase is Phase.BOOTING:
-        if why := _wrong_order(rental, row):
-            return [ev.EndDecided(rental_id=rid, at=now, trigger=Trigger.WRONG_ORDER, why=why)]
-        if row.status == InstanceStatus.RUNNING:
+    if phase in _COMING_UP and rental.ending is None:
+        fault = boot.judge(rental, phase, seen, row)
+        if fault is not None:
+            end = ev.EndDecided(
+                rental_id=rid, at=now, trigger=fault.trigger, why=fault.why, blame=fault.blame
+            )
+            return [end]
+    match reading(phase, row.status, row.intended_status):
+        case Reading.RUNS if phase is Phase.BOOTING:
             return [ev.InstanceRunning(rental_id=rid, at=now)]
-        if why := _boot_failed(seen, row):
-            return [ev.EndDecided(rental_id=rid, at=now, trigger=Trigger.BOOT_FAILED, why=why)]
-    if phase in _STOPPABLE and _is_stopped(row) and _believed(rental, seen):
-        why = f"Vast reports {row.status}; its disk still exists and bills"
-        asked = rental.pause is not None
-        return [ev.InstanceStopped(rental_id=rid, at=now, why=why, asked=asked)]
-    if (
-        phase is Phase.STOPPED
-        and row.status == InstanceStatus.RUNNING
-        and _is_back(rental, seen, row)
-    ):
-        return [ev.InstanceResumed(rental_id=rid, at=now)]
-    return []
+        case Reading.RUNS if _is_back(rental, seen, row):
+            return [ev.InstanceResumed(rental_id=rid, at=now)]
+        case Reading.STOPS if _believed(rental, seen):
+            why = f"Vast reports {row.status}; its disk still exists and bills"
+            asked = rental.pause is not None
+            return [ev.InstanceStopped(rental_id=rid, at=now, why=why, asked=asked)]
+        case _:
+            return []
 
 
 def _is_back(rental: Rental, seen: Sighting, row: Instance) -> bool:
@@ -275,44 +261,6 @@ def _believed(rental: Rental, seen: Sighting) -> bool:
     if ordered and tried is not None and shown is not None and shown >= tried:
         return True
     return seen.readings >= READINGS_TO_BELIEVE
-
-
-def _is_stopped(row: Instance) -> bool:
-    """Return whether the container does not run. A lost host stays `offline` although its stop was
-    accepted: then what Vast intends counts."""
-    if row.status in _NOT_RUNNING:
-        return True
-    return row.status != InstanceStatus.RUNNING and row.intended_status == InstanceStatus.STOPPED
-
-
-def _wrong_order(rental: Rental, row: Instance) -> str | None:
-    """Return how the instance differs from the order, or None (CASES 44; C-46)."""
-    wants_bid = rental.order.bid is not None
-    if row.is_bid is not None and row.is_bid is not wants_bid:
-        return f"ordered {_kind(wants_bid)}, got {_kind(row.is_bid)}"
-    cap = rental.policy.max_dph
-    if cap is not None and row.dph is not None and row.dph > cap:
-        return f"it bills {row.dph / 1e6:.4f} $/h, over the cap of {cap / 1e6:.4f} $/h"
-    return None
-
-
-def _kind(bid: bool) -> str:
-    return "interruptible" if bid else "on-demand"
-
-
-def _boot_failed(seen: Sighting, row: Instance) -> str | None:
-    if seen.readings < READINGS_TO_BELIEVE_BOOT:
-        return None
-    said = (row.status_msg or "").strip()
-    if row.status in _DEAD_BOOT:
-        return f"Vast reports {row.status} during boot: {said or 'no message'}"[:300]
-    # The *message* must have stood in the reading before as well (WAI-06), not only the status.
-    stood = seen.status_moved_at != seen.seen_begun_at
-    if stood and any(fragment in said.lower() for fragment in _FATAL_BOOT):
-        return f"boot failed: {said}"[:300]
-    if row.intended_status == InstanceStatus.STOPPED:
-        return f"it was stopped before it ran: {said or row.status}"[:300]
-    return None
 
 
 def next_listing_at(

@@ -5,6 +5,7 @@ What we merely observe (Vast's status, reachability, GPU use, heartbeat) is not 
 """
 
 from enum import StrEnum
+from typing import Final
 
 from msgspec import Struct
 
@@ -64,6 +65,27 @@ BOOT_FAILURES = frozenset(
 )
 
 
+class Blame(StrEnum):
+    """Whose fault it is that a machine could not serve, and so what follows."""
+
+    HOST = "host"  # the machine is not rented again for a day
+    RUN = "run"  # the image's or the account's: every other machine would fail, too
+    NOBODY = "nobody"  # the next offer may do better
+
+
+_BLAME: Final = {
+    Trigger.BOOT_OVERDUE: Blame.HOST,
+    Trigger.BOOT_FAILED: Blame.HOST,
+    Trigger.SSH_FAILED: Blame.HOST,
+    Trigger.HARDWARE_MISMATCH: Blame.HOST,
+}
+
+
+def blame_of(trigger: Trigger) -> Blame:
+    """Return whose fault an end is where whoever decided it did not say."""
+    return _BLAME.get(trigger, Blame.NOBODY)
+
+
 class Policy(Struct, frozen=True, kw_only=True):
     """What the user allowed this rental. Durations in seconds, money in micro-dollars."""
 
@@ -96,6 +118,12 @@ class Ending(Struct, frozen=True, kw_only=True):
     why: str
     force: bool = False  # the user gave an order that overrides job and failed copy
     collect: bool = True
+    blame: Blame | None = None  # None: what follows from the trigger
+
+    @property
+    def fault(self) -> Blame:
+        """Whose fault it is."""
+        return self.blame or blame_of(self.trigger)
 
 
 class Pause(Struct, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from vastd.core.money import Micros
-from vastd.core.rental import Policy, Rental, Trigger
+from vastd.core.rental import Blame, Policy, Rental, Trigger
 from vastd.core.spending import Admission
 
 
@@ -147,6 +147,7 @@ class EndDecided(RentalEvent, frozen=True, kw_only=True, tag="end_decided"):
     why: str
     force: bool = False
     collect: bool = True
+    blame: Blame | None = None  # None: what follows from the trigger
 
 
 class DestroyDecided(RentalEvent, frozen=True, kw_only=True, tag="destroy_decided"):

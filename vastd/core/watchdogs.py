@@ -10,18 +10,15 @@ Rules
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
-from msgspec import Struct
-
 from vastd.core import billing, money
-from vastd.core.alarms import Action, Alarm, Watch, end, warn
+from vastd.core.alarms import Action, Alarm, Watch, Watchdog, end, warn
+from vastd.core.boot_watchdogs import BOOT_DOGS
 from vastd.core.limits import COLLECT_TRIES
-from vastd.core.observed import Sighting
 from vastd.core.rental import Phase, Policy, Trigger
 
-_BOOT: Final = frozenset({Phase.BOOTING})
 _LIVE: Final = frozenset(
     {Phase.BOOTING, Phase.VERIFYING, Phase.READY, Phase.BUSY, Phase.COLLECTING, Phase.STOPPED}
 )
@@ -96,33 +93,6 @@ def max_runtime(watch: Watch) -> Alarm | None:
         return None
     why = f"max-runtime of {rental.policy.max_runtime_s:.0f} s is over"
     return end(watch, rental.deadline_at, Trigger.MAX_RUNTIME, why)
-
-
-def boot_warn(watch: Watch) -> Alarm | None:
-    """Warn about a slow host or a large image; loading bills no GPU."""
-    if watch.rental.phase not in _BOOT:
-        return None
-    at = watch.rental.phase_since + watch.limits.boot_warn_s
-    return warn(watch, "boot_warn", at, f"still booting: {_status(watch.seen)}")
-
-
-def boot_overdue(watch: Watch) -> Alarm | None:
-    """End a machine that does not come up, so that the next offer can be tried."""
-    if watch.rental.phase not in _BOOT:
-        return None
-    at = watch.rental.phase_since + watch.limits.boot_timeout_s
-    why = f"not running after {watch.limits.boot_timeout_s:.0f} s: {_status(watch.seen)}"
-    # It may have come up while the lid was closed or Vast did not answer: ask first (I7, I11).
-    listed = watch.seen.observed_at
-    proven = listed is not None and listed >= at
-    return end(watch, at, Trigger.BOOT_OVERDUE, why, proven=proven)
-
-
-def _status(seen: Sighting) -> str:
-    if seen.instance is None:
-        return "Vast shows no row yet"
-    said = seen.instance.status_msg or ""
-    return f"{seen.instance.status or 'accepted'} {said}".strip()[:200]
 
 
 def unreachable(watch: Watch) -> Alarm | None:
@@ -223,22 +193,6 @@ _HELD_REMEDY: Final = (
 )
 
 
-class Watchdog(Struct, frozen=True, kw_only=True):
-    """A watchdog with the words `vastctl explain` shows."""
-
-    name: str
-    check: Callable[[Watch], Alarm | None]
-    watches: str
-    limit: Callable[[Watch], str]
-    action: str
-    silence: bool = False  # it judges somebody's silence: not while our own network is down
-
-    def look(self, watch: Watch) -> Alarm | None:
-        """Return its alarm, if silence may be judged at all."""
-        frozen = self.silence and watch.world.network_down_since is not None
-        return None if frozen else self.check(watch)
-
-
 def _budget_text(watch: Watch) -> str:
     cap = watch.rental.policy.budget
     return "no budget set" if cap is None else money.show(cap)
@@ -281,21 +235,7 @@ ALL: Final = (
         action="TERM, collect, destroy",
         silence=True,
     ),
-    Watchdog(
-        name="boot_overdue",
-        check=boot_overdue,
-        watches="seconds since the create without a running container",
-        limit=lambda w: f"{w.limits.boot_timeout_s:.0f} s",
-        action="destroy, try the next offer",
-        silence=True,
-    ),
-    Watchdog(
-        name="boot_warn",
-        check=boot_warn,
-        watches="seconds since the create without a running container",
-        limit=lambda w: f"{w.limits.boot_warn_s:.0f} s",
-        action="warn",
-    ),
+    *BOOT_DOGS,
     Watchdog(
         name="unreachable",
         check=unreachable,

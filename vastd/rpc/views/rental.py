@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
-from vastd.core import alarms, billing, cap_watchdogs, story, watchdogs
+from vastd.core import alarms, billing, cap_watchdogs, story
 from vastd.core import events as ev
 from vastd.core.instants import maybe, rfc3339
 from vastd.core.job import Job
@@ -176,7 +176,7 @@ def _phases(rental: Rental, now: float) -> list[PhaseCostView]:
     return found
 
 
-def watchdog_view(dog: watchdogs.Watchdog, watch: alarms.Watch) -> WatchdogView:
+def watchdog_view(dog: alarms.Watchdog, watch: alarms.Watch) -> WatchdogView:
     """Return what one watchdog looks at and when it would act."""
     alarm = dog.look(watch) if watch.rental.phase is not Phase.GONE else None
     if alarm is not None:
