@@ -141,13 +141,25 @@ def _tell_results(screen: Screen, job: JobView) -> None:
             "info", f"results in {job.results_dir}: {files}, {words.size(job.collected_bytes or 0)}"
         )
     elif job.collected is False:
-        screen.step("error", "the results could not be copied; the machine is kept for them")
+        screen.step("error", uncollected(job))
     if job.missing:
         screen.step("warning", f"declared but not found: {', '.join(job.missing)}")
 
 
+def uncollected(job: JobView) -> str:
+    """Return what became of results that are not home."""
+    if not job.results_lost:
+        return "the results could not be copied; the machine is kept for them"
+    what = ", ".join(job.outputs) or "what it wrote"
+    return f"the results are lost with the machine: {what}"
+
+
 def tell_billing(screen: Screen, rental: RentalView) -> None:
     """Write whether a machine is gone, and otherwise what it costs and how to end it."""
+    if rental.phase == "gone" and rental.end_reason == "vanished":
+        text = f"machine {rental.name} vanished, vastd did not end it: billing ended"
+        screen.step("warning", text)
+        return
     if rental.phase == "gone":
         screen.step("info", f"machine {rental.name} is gone: billing ended")
         return
@@ -170,6 +182,8 @@ def exit_code(
         return job.exit_code
     if job.failure in _EXIT_OF_FAILURE:
         return _EXIT_OF_FAILURE[job.failure]
+    if job.results_lost and job.failure == "machine":
+        return ExitCode.FAILED  # the job itself was lost; there was nothing to try a copy from
     if job.collected is False:
         return ExitCode.COLLECTION_FAILED
     if job.state != "succeeded":

@@ -10,7 +10,7 @@ from support.offer_builders import an_offer
 from vastd.core import billing, costs
 from vastd.core.cost_spans import Kind
 from vastd.core.costs import By
-from vastd.core.job import Attempt, JobState
+from vastd.core.job import Attempt, Job, JobState
 from vastd.core.money import Micros
 from vastd.core.rental import Order, Phase, RateSegment, Rental, Trigger
 from vastd.core.spending import EVER, Window, day_of
@@ -97,6 +97,24 @@ def test_a_failed_attempt_is_waste_and_nothing_when_billing_never_began() -> Non
     assert {part.rental.rental_id: part.waste for part in found} == {
         "r1": 100_600, "r3": 100_600, "r4": 0,
     }  # fmt: skip
+
+
+@pytest.mark.req("BUD-14")
+@pytest.mark.parametrize(
+    ("job", "wasted"),
+    [
+        (a_job(JobState.FAILED, collected=False, collect_final=True), True),
+        (a_job(JobState.SUCCEEDED, collected=False, collect_final=True), True),
+        (a_job(JobState.FAILED, collected=False), False),  # the copy is tried again
+        (a_job(JobState.FAILED, collected=True), False),
+        (a_job(JobState.CANCELLED, collected=False, collect_final=True), False),  # given up
+        (a_job(JobState.FAILED, collected=False, collect_final=True, rents=False), False),
+    ],
+)
+def test_a_machine_that_took_the_results_of_its_job_along_was_paid_in_vain(
+    job: Job, wasted: bool
+) -> None:
+    assert costs.failed_on(job) == ({"r1"} if wasted else set())
 
 
 @given(

@@ -274,6 +274,7 @@ async def test_an_instance_that_vanishes_fails_its_job_and_is_not_run_twice(
 
         assert (the_job(daemon).state, the_job(daemon).failure) == (JobState.FAILED, "machine")
         assert first(daemon).end_reason is Trigger.VANISHED
+        assert "its machine vanished, nobody here ended it" in (the_job(daemon).reason or "")
     assert calls(lab, "create", "destroy") == ["create"]
 
 

@@ -185,6 +185,25 @@ def test_wait_ends_with_the_jobs_code_and_tells_the_end(
     ]
 
 
+@pytest.mark.parametrize(
+    ("state", "settled", "said"),
+    [
+        ("running", False, "job j-1 is not settled yet: it is running"),
+        ("succeeded", False, "it succeeded, and its results or the end of its machine are awaited"),
+        ("failed", True, "job j-1 left no exit code: it failed, lost"),
+        ("cancelled", True, "it was cancelled, lost"),
+        ("timed_out", True, "it ran into a limit, lost"),
+    ],
+)
+def test_waiting_tells_how_a_job_stands_in_a_sentence(
+    vastctl: Callable[..., Any], daemon: Any, make: Any, state: str, settled: bool, said: str
+) -> None:
+    told = make.job(state=state, reason="lost" if settled else None)
+    daemon.on("job.wait", job.JobWaitView(job=told, settled=settled))
+
+    assert said in vastctl("job", "wait", "j-1").err
+
+
 def test_wait_tells_timeouts_and_its_own_failures_apart_from_the_job(
     vastctl: Callable[..., Any], daemon: Any, make: Any
 ) -> None:

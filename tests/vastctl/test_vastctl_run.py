@@ -555,6 +555,40 @@ def test_a_failed_copy_keeps_the_machine_and_says_so(
     assert "vastctl destroy lab" in ran.err
 
 
+GONE_WITH_IT = {
+    "state": "failed", "failure": "machine", "exit_code": None, "collected": False,
+    "results_lost": True, "outputs": ["results/", "*.log"],
+    "reason": "its machine vanished, nobody here ended it (two listings)",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("job", "code"),
+    [
+        (GONE_WITH_IT, 1),
+        # It had ended well: what failed is bringing its results home.
+        ({**GONE_WITH_IT, "state": "succeeded", "failure": "collection", "exit_code": 0}, 11),
+    ],
+)
+def test_what_went_with_a_machine_that_vanished_is_not_called_kept(
+    vastctl: Callable[..., Any], runs: Any, make: Any, job: dict[str, Any], code: int
+) -> None:
+    waited = settled(make, **job)
+    lost = structs.replace(waited.rental, end_reason="vanished")
+    runs.on("job.wait", structs.replace(waited, rental=lost))
+    runs.on("job.get", waited.job)
+
+    ran = vastctl("run", "-y", *COMMAND)
+    shown = vastctl("job", "show", "j-1")
+
+    assert ran.code == code, ran.err
+    assert "the results are lost with the machine: results/, *.log" in ran.err
+    assert "vanished, vastd did not end it: billing ended" in ran.err
+    assert "total cost $0.0123" in ran.err
+    assert "results are lost with the machine" in shown.out
+    assert "kept" not in ran.err + shown.out
+
+
 def test_a_machine_that_is_not_proven_gone_is_never_called_gone(
     vastctl: Callable[..., Any], runs: Any, make: Any
 ) -> None:

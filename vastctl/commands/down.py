@@ -6,6 +6,7 @@ from typing import Final
 from vastctl import options, words
 from vastctl.commands import destroy
 from vastctl.context import Context
+from vastctl.story import uncollected
 from vastctl.transfer import resolve
 from vastd_protocol.errors import ExitCode
 from vastd_protocol.methods import job as jobs
@@ -40,7 +41,7 @@ def _tell(ctx: Context, rental_id: str) -> None:
         ctx.screen.step("info", line)
     for job in mine:
         if job.collected is False:
-            ctx.screen.step("warning", f"results of job {job.name} were left behind")
+            ctx.screen.step("warning", f"job {job.name}: {uncollected(job)}")
     ctx.screen.step("info", f"it cost {words.money(rental.cost_usd)}{_lasted(rental)}")
 
 

@@ -8,7 +8,7 @@ from vastctl import options, words
 from vastctl.client import LONG_S, new_request_id
 from vastctl.context import Context
 from vastctl.errors import CliError
-from vastctl.story import tell_end
+from vastctl.story import tell_end, uncollected
 from vastctl.table import pairs
 from vastd_protocol.errors import ExitCode
 from vastd_protocol.methods import job as jobs
@@ -26,6 +26,12 @@ EXAMPLES: Final = """\
   vastctl job cancel j-1 -y"""
 
 FINISHED: Final = frozenset({"succeeded", "failed", "cancelled", "timed_out"})  # CONTRACT 3
+_HOW: Final = {
+    "succeeded": "succeeded",
+    "failed": "failed",
+    "cancelled": "was cancelled",
+    "timed_out": "ran into a limit",
+}
 ANSWER_MARGIN_S: Final = 5.0  # guess; vastd answers at the limit, we wait a little longer
 
 
@@ -75,7 +81,7 @@ def _wait(ctx: Context) -> int:
         ctx.emit(body)
     if not waited.settled:
         raise CliError(
-            f"job {waited.job.job_id} is not settled yet, it is {waited.job.state.replace('_', ' ')}",
+            f"job {waited.job.job_id} is not settled yet: it {_stands(waited.job)}",
             hint="it goes on; wait again, or follow it with `vastctl logs -f`",
             exit_code=ExitCode.TIMED_OUT,
         )
@@ -92,11 +98,18 @@ def remote_code(job: JobView) -> int:
     if job.exit_code is not None:
         return job.exit_code
     raise CliError(
-        f"job {job.job_id} left no exit code, it is {job.state.replace('_', ' ')}"
-        + (f": {job.reason}" if job.reason else ""),
+        f"job {job.job_id} left no exit code: it {_HOW.get(job.state, job.state)}"
+        + (f", {job.reason}" if job.reason else ""),
         hint=f"see `vastctl job show {job.job_id}`",
         exit_code=ExitCode.TOOL_FAILED,
     )
+
+
+def _stands(job: JobView) -> str:
+    if job.state in FINISHED:
+        # Settled is more than ended: the results are home, and the machine is gone.
+        return f"{_HOW[job.state]}, and its results or the end of its machine are awaited"
+    return f"is {job.state}"
 
 
 def _retry(ctx: Context) -> int:
@@ -156,7 +169,7 @@ def _ago(instant: str | None, now: float) -> str:
 
 def _results(job: JobView) -> str:
     if job.collected is False:
-        return "the copy failed; the machine is kept"
+        return uncollected(job)
     if not job.collected or not job.results_dir:
         return ""
     files = words.count(job.collected_files or 0, "file")

@@ -19,7 +19,7 @@ from msgspec import Struct
 from vastd.core import cost_spans
 from vastd.core.cost_spans import Kind, Piece
 from vastd.core.instants import rfc3339
-from vastd.core.job import Job
+from vastd.core.job import Job, JobState
 from vastd.core.money import SECONDS_PER_HOUR, Micros
 from vastd.core.rental import Rental
 from vastd.core.spending import Window, day_of, spent
@@ -87,7 +87,17 @@ def parts(
 
 def failed_on(job: Job) -> set[str]:
     """Return the rentals that could not serve `job`."""
-    return {attempt.rental_id for attempt in job.attempts if attempt.reason is not None}
+    failed = {attempt.rental_id for attempt in job.attempts if attempt.reason is not None}
+    if job.rental_id is not None and went_with_it(job):
+        failed.add(job.rental_id)
+    return failed
+
+
+def went_with_it(job: Job) -> bool:
+    """Return whether the machine rented for `job` took its results along: nothing came home, and
+    nobody tries any more. A job that was cancelled was given up by its user."""
+    given_up = job.collected is False and job.collect_final
+    return job.rents and given_up and job.state is not JobState.CANCELLED
 
 
 def bill(rental: Rental, failed: Collection[str], spans: Sequence[cost_spans.Span]) -> list[Piece]:

@@ -107,10 +107,17 @@ def _lost(job: Job, rental: Rental, now: float) -> tuple[ev.Event, ...]:
         job_id=job.job_id,
         at=now,
         state=JobState.CANCELLED if forced else JobState.FAILED,
-        why=f"its machine is gone: {rental.end_detail or rental.end_reason}",
+        why=_how_it_went(rental),
         failure=None if forced else "machine",
     )
     return (finished,)
+
+
+def _how_it_went(rental: Rental) -> str:
+    if rental.end_reason is Trigger.VANISHED:
+        proof = f" ({rental.end_detail})" if rental.end_detail else ""
+        return f"its machine vanished, nobody here ended it{proof}"
+    return f"its machine is gone: {rental.end_detail or rental.end_reason}"
 
 
 def _again(job: Job, rental: Rental, limits: Limits, now: float) -> Verdict:

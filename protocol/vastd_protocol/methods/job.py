@@ -49,6 +49,7 @@ class JobView(View, frozen=True, kw_only=True):
     missing: list[str] = field(default_factory=list)
     results_dir: str | None = None
     collected: bool | None = None  # null: not tried yet; false: the copy failed
+    results_lost: bool = False  # what was not collected is gone with its machine
     collected_files: int | None = None
     collected_bytes: int | None = None
     log_path: str | None = None  # the local copy

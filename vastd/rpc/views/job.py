@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 
 from vastd.core import billing
+from vastd.core.costs import went_with_it
 from vastd.core.instants import maybe
 from vastd.core.job import Attempt, Job
 from vastd.core.money import to_usd
 from vastd.core.observed import Sighting
-from vastd.core.rental import Rental
+from vastd.core.rental import Phase, Rental, Trigger
 from vastd.effects.collect import outputs_of
 from vastd.local_logs import LocalLogs
 from vastd_protocol.methods.job import AttemptView, HeartbeatView, JobView
@@ -43,6 +44,7 @@ def job_view(
         missing=job.missing,
         results_dir=job.project if job.collected and job.setup is None else None,
         collected=job.collected,
+        results_lost=_lost(job, rentals),
         collected_files=job.collected_files,
         collected_bytes=job.collected_bytes,
         log_path=str(logs.path(job.job_id)),
@@ -55,6 +57,13 @@ def job_view(
     )
 
 
+def _lost(job: Job, rentals: Mapping[str, Rental]) -> bool:
+    if job.collected is not False or not job.collect_final:
+        return False
+    rental = rentals.get(job.rental_id or "")
+    return rental is None or rental.phase is Phase.GONE
+
+
 def _cost(job: Job, rentals: Mapping[str, Rental], now: float) -> float | None:
     used = {a.rental_id for a in job.attempts}
     return (
@@ -65,15 +74,30 @@ def _cost(job: Job, rentals: Mapping[str, Rental], now: float) -> float | None:
 def _attempt(attempt: Attempt, job: Job, rentals: Mapping[str, Rental], now: float) -> AttemptView:
     rental = rentals.get(attempt.rental_id)
     spent = billing.cost(rental, now) if rental is not None else 0
-    failed = attempt.reason is not None
+    reason, phase = attempt.reason, attempt.phase
+    # No attempt of a job that ran is closed: it is not run twice. Here it failed all the same.
+    if reason is None and rental is not None and _took_results(job, rental):
+        how = "vanished" if rental.end_reason is Trigger.VANISHED else f"ended ({rental.end_reason})"
+        reason = f"the machine {how}, and nothing came home from it"
+        phase = _last_phase(rental)
     # One that served is not ended by itself, but with its job.
     until = attempt.ended_at or job.ended_at or now
     return AttemptView(
         rental_id=attempt.rental_id,
         offer_id=attempt.offer_id,
         machine_id=attempt.machine_id,
-        phase=attempt.phase,
-        reason=attempt.reason,
+        phase=phase,
+        reason=reason,
         seconds=round(until - attempt.began_at, 3),
-        wasted_usd=to_usd(spent) if failed else 0.0,
+        wasted_usd=to_usd(spent) if reason is not None else 0.0,
     )
+
+
+def _took_results(job: Job, rental: Rental) -> bool:
+    here = job.rental_id == rental.rental_id
+    return here and rental.phase is Phase.GONE and went_with_it(job)
+
+
+def _last_phase(rental: Rental) -> str:
+    last = [phase for phase, _ in rental.phases if phase is not Phase.GONE]
+    return str(last[-1] if last else Phase.PLANNED)
