@@ -2,6 +2,7 @@
 
 import re
 import signal
+import time
 from collections.abc import Sequence
 from types import FrameType
 from typing import Final
@@ -10,6 +11,8 @@ from vastctl.errors import CliError, UsageError
 from vastd_protocol.errors import ExitCode
 
 SEARCH_S: Final = 2.0  # guess; a sound expression reads a piece of log in milliseconds
+
+SHORTEST_S: Final = 0.001  # an alarm of zero would never ring
 
 
 class _TooLong(Exception):
@@ -20,14 +23,14 @@ class LineSearch:
     """Finds the lines that match. Only for the main thread: it uses the process's alarm clock."""
 
     def __init__(self, text: str, *, limit_s: float | None = None) -> None:
-        """`limit_s` is what `--timeout` allows the whole command; `SEARCH_S` bounds each piece.
+        """`limit_s` is what `--timeout` allows all pieces together; `SEARCH_S` bounds each.
 
         Raises:
             UsageError: `text` is no regular expression.
         """
         self._text = text
-        self._late = limit_s is not None and limit_s < SEARCH_S
-        self._limit_s = min(SEARCH_S, limit_s or SEARCH_S)
+        self._allowed_s = limit_s
+        self._spent_s = 0.0
         try:
             self._pattern = re.compile(text.encode())
         except (re.error, OverflowError, RecursionError) as exc:
@@ -39,19 +42,24 @@ class LineSearch:
         Raises:
             CliError: it takes too long.
         """
+        left_s = float("inf") if self._allowed_s is None else self._allowed_s - self._spent_s
         before = signal.signal(signal.SIGALRM, _ring)
-        signal.setitimer(signal.ITIMER_REAL, self._limit_s)
+        began = time.monotonic()
+        signal.setitimer(signal.ITIMER_REAL, min(SEARCH_S, max(left_s, SHORTEST_S)))
         try:
             return [line for line in lines if self._pattern.search(line)]
         except _TooLong:
+            late = left_s < SEARCH_S
+            most = f"{self._allowed_s:g} s" if late else f"{SEARCH_S:g} s on a piece of the log"
             raise CliError(
-                f"--search {self._text!r} took more than {self._limit_s:g} s on a piece of the log",
+                f"--search {self._text!r} took more than {most}",
                 hint="nested repeats such as (a+)+ try every way to split a line: write a+",
-                exit_code=ExitCode.TIMED_OUT if self._late else ExitCode.USAGE,
+                exit_code=ExitCode.TIMED_OUT if late else ExitCode.USAGE,
             ) from None
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0.0)
             signal.signal(signal.SIGALRM, before)
+            self._spent_s += time.monotonic() - began
 
 
 def _ring(_number: int, _frame: FrameType | None) -> None:

@@ -19,11 +19,16 @@ class Stamps:
         self._times = times
         self._written: dict[int, bytes] = {}  # a piece has many lines and few times
 
+    def time_of(self, offset: int) -> str | None:
+        """Return when the byte at `offset` came home, None if that is not known."""
+        number = bisect_right(self._ends, offset)
+        return self._times[number].at if number < len(self._times) else None
+
     def at(self, offset: int) -> bytes:
         """Return what goes in front of a line that begins at `offset` of the log."""
         number = bisect_right(self._ends, offset)
         if number not in self._written:
-            known = self._times[number].at if number < len(self._times) else None
+            known = self.time_of(offset)
             text = UNKNOWN if known is None else words.date_and_clock(known)
             self._written[number] = f"{text:<{WIDTH}}  ".encode()
         return self._written[number]

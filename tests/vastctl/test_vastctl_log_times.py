@@ -71,6 +71,17 @@ def test_a_search_looks_at_the_line_and_not_at_its_time(
     assert vastctl("logs", "--timestamps", "--search", "2026", "j-1").out == ""
 
 
+def test_a_line_found_as_json_has_its_time_beside_it(
+    vastctl: Callable[..., Any], logged: Any
+) -> None:
+    ran = vastctl("--json", "logs", "--timestamps", "--search", "^t|^four$", "j-1")
+
+    found = [decode(line, type=log.LogView) for line in ran.out.splitlines()]
+    assert [one.times for one in found] == [
+        [LogTime(end=8, at=AT[0])], [LogTime(end=14, at=AT[0])], [LogTime(end=18, at=None)],
+    ]  # fmt: skip
+
+
 def test_since_begins_where_vastd_says(vastctl: Callable[..., Any], logged: Any) -> None:
     ran = vastctl("logs", "--since", "10m", "j-1")
 

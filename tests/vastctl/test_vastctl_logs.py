@@ -75,6 +75,31 @@ def test_a_search_sees_lines_cut_by_pieces(vastctl: Callable[..., Any], logged: 
     assert vastctl("logs", "--search", "^loss|error|loss$").out == "loss 0.5\nerror: x\nlast loss\n"
 
 
+@pytest.mark.parametrize("block", [1, 3, 16, 4096])
+@pytest.mark.parametrize("follow", [False, True])
+def test_json_gives_the_lines_found_as_documents_of_their_own(
+    vastctl: Callable[..., Any], logged: Any, block: int, follow: bool
+) -> None:
+    logged.whole, logged.piece = b"loss 0.5\nno\n\xfferror\nno\nlast loss", block
+
+    def subscribe(_params: dict[str, Any]) -> log.LogSubscriptionView:
+        logged.log(0, logged.whole, eof=True)
+        return log.LogSubscriptionView(subscription_id="log", job_id="j-1")
+
+    logged.on("log.subscribe", subscribe)
+    words = ("logs", "--json", "--search", "loss|error", *(["-f"] if follow else []))
+
+    found = [decode(line, type=log.LogView) for line in vastctl(*words).out.splitlines()]
+
+    assert [(one.offset, base64.b64decode(one.data)) for one in found] == [
+        (0, b"loss 0.5\n"), (12, b"\xfferror\n"), (22, b"last loss"),
+    ]  # fmt: skip
+    for one in found:
+        assert logged.whole[one.offset : one.next_offset] == base64.b64decode(one.data)
+        assert (one.size, one.job_id) == (len(logged.whole), "j-1")
+    assert vastctl("logs", "--json", "--search", "nowhere").out == ""
+
+
 def test_a_search_that_is_no_expression_is_a_usage_error(
     vastctl: Callable[..., Any], logged: Any
 ) -> None:

@@ -2,6 +2,7 @@
 
 import os
 from argparse import ArgumentParser
+from base64 import b64encode
 from collections.abc import Iterator
 from typing import Final
 
@@ -11,6 +12,7 @@ from vastctl.commands.job import FINISHED, remote_code
 from vastctl.context import Context
 from vastctl.errors import CliError, DaemonAbsent
 from vastctl.follow import READ_LIMIT, Followed, Follower, gone_while_following, unbase64
+from vastctl.found_lines import FoundLine, FoundLines
 from vastctl.searching import LineSearch
 from vastctl.stamping import Stamper, Stamps
 from vastd_protocol.errors import ExitCode
@@ -25,7 +27,6 @@ EXAMPLES: Final = """\
   vastctl logs -f j-1 --exit-status && echo done"""
 
 _NOT_STARTED: Final = frozenset({"queued", "placing", "starting"})
-MAX_LINE_BYTES: Final = 1_048_576  # guess; a longer line is searched in pieces
 
 
 def arguments(parser: ArgumentParser) -> None:
@@ -89,14 +90,19 @@ def run(ctx: Context) -> int:
 
 
 class _Printer:
-    """Prints the log, or only the lines that match. With `--json` whoever reads prints."""
+    """Prints the log, or only the lines that match. With `--json` whoever reads prints, unless it
+    is lines that are looked for: each of them is a document then."""
 
     def __init__(self, ctx: Context, search: LineSearch | None) -> None:
         self._ctx = ctx
-        self._search = search
-        self._rest = b""
-        self._rest_stamp = b""  # of the line that `_rest` begins
+        self._found = None if search is None else FoundLines(search)
         self._stamper = Stamper() if ctx.args.timestamps else None
+        self._newest: logs.LogView | None = None  # the piece the found lines are of
+
+    @property
+    def wants_pieces(self) -> bool:
+        """Whether bytes alone are not enough: where they stand in the log is needed, too."""
+        return self._stamper is not None or (self._found is not None and self._ctx.json)
 
     def event(self, event: events.EventView) -> None:
         """Leave events out: this is the log."""
@@ -110,45 +116,55 @@ class _Printer:
     def piece(self, piece: logs.LogView) -> None:
         """Print a piece, with the times of its lines if they were asked for."""
         stamps = None if self._stamper is None else Stamps(piece.times or ())
+        self._newest = piece
         self._print(piece.offset, unbase64(piece.data), stamps)
 
     def log(self, data: bytes) -> None:
         self._print(0, data, None)
 
     def _print(self, offset: int, data: bytes, stamps: Stamps | None) -> None:
-        if self._ctx.json:
+        if self._found is not None:
+            self._tell(self._found.of(offset, data, stamps))
+        elif self._ctx.json:
             return
-        if self._search is not None:
-            self._print_found(offset, data, stamps)
         elif self._stamper is not None and stamps is not None:
             self._ctx.screen.log(self._stamper.stamped(offset, data, stamps))
         else:
             self._ctx.screen.log(data)
 
-    def _print_found(self, offset: int, data: bytes, stamps: Stamps | None) -> None:
-        assert self._search is not None
-        at = offset - len(self._rest)  # where the next line begins
-        first = self._rest_stamp if self._rest else None
-        *whole, self._rest = (self._rest + data).split(b"\n")
-        if len(self._rest) > MAX_LINE_BYTES:
-            whole.append(self._rest)
-            self._rest = b""
-        found = set(self._search.matching(whole))
+    def _tell(self, found: list[FoundLine]) -> None:
+        if self._ctx.json:
+            for one in found:
+                self._ctx.emit_own(self._document(one))
+            return
         parts: list[bytes] = []
-        for line in whole:
-            if line in found:
-                stamp = b"" if stamps is None else stamps.at(at) if first is None else first
-                parts += (stamp, line, b"\n")
-            at, first = at + len(line) + 1, None
+        for one in found:
+            stamp = b"" if one.stamps is None else one.stamps.at(one.offset)
+            parts += (stamp, one.line, b"\n")
         self._ctx.screen.log(b"".join(parts))
-        if stamps is not None and self._rest:
-            self._rest_stamp = stamps.at(at) if first is None else first
+
+    def _document(self, one: FoundLine) -> logs.LogView:
+        """Return a line as `log.read` would return these bytes alone."""
+        assert self._newest is not None
+        data = one.line + b"\n" if one.ended else one.line
+        end = one.offset + len(data)
+        times = None
+        if one.stamps is not None:
+            times = [logs.LogTime(end=end, at=one.stamps.time_of(one.offset))]
+        return logs.LogView(
+            job_id=self._newest.job_id,
+            offset=one.offset,
+            data=b64encode(data).decode(),
+            next_offset=end,
+            size=self._newest.size,
+            eof=False,  # of one line nobody can say it: the stream ends when stdout does
+            times=times,
+        )
 
     def close(self) -> None:
         """Print the last line, which had no line break."""
-        if self._search is not None and self._rest:
-            for line in self._search.matching([self._rest]):
-                self._ctx.screen.log(self._rest_stamp + line + b"\n")
+        if self._found is not None:
+            self._tell(self._found.close())
 
 
 def _read(
@@ -165,7 +181,7 @@ def _pieces(ctx: Context, job_id: str, start: int) -> Iterator[logs.LogView]:
     while True:
         body, piece = _read(ctx, job_id, start, READ_LIMIT, times=ctx.args.timestamps)
         end = piece.size if end is None else end
-        if ctx.json and (piece.next_offset > start or start >= end):
+        if ctx.json and ctx.args.search is None and (piece.next_offset > start or start >= end):
             ctx.emit(body)
         yield piece
         if piece.next_offset <= start or piece.next_offset >= end:
@@ -211,7 +227,7 @@ def _start_of_last(ctx: Context, job_id: str, lines: int) -> int:
 def _follow(ctx: Context, job_id: str, start: int, printer: _Printer) -> None:
     followed = Followed(job=job_id, events=False, offset=start)
     follower = Follower(ctx.client, printer, followed)
-    if ctx.args.timestamps:
+    if printer.wants_pieces:
         follower.on_timed = lambda body, piece: _timed(ctx, body, piece, printer)
     elif ctx.json:
         follower.on_piece = ctx.emit
@@ -226,7 +242,7 @@ def _follow(ctx: Context, job_id: str, start: int, printer: _Printer) -> None:
 
 
 def _timed(ctx: Context, body: bytes, piece: logs.LogView, printer: _Printer) -> None:
-    if ctx.json:
+    if ctx.json and ctx.args.search is None:
         ctx.emit(body)
     else:
         printer.piece(piece)
