@@ -3,23 +3,30 @@
 Rules
 1. The file is only read: keys nobody here knows stay where they are.
 2. A file that is no JSON is refused with the line; one bad entry costs only itself.
-3. Numbers that cannot be meant are left out, not believed.
+3. Numbers and dates that cannot be meant are left out, not believed; control characters in texts
+   are made visible, so that no record carries them on.
 """
 
 import json
 import math
 import os
+import stat
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Final
 
 from vastctl.errors import CliError, UsageError
+from vastctl.screen import one_line
+from vastctl.whole_file import kind_of
 from vastd_protocol.methods.record import Record
 
 STATE_FILE: Final = "vast-instances.json"
 EXPORT: Final = "vastd-export"
-MAX_FILE_BYTES: Final = 512 << 20  # guess: a million events; it is read as a whole
+MAX_FILE_BYTES: Final = 64 << 20  # guess: 200,000 events; as objects it takes ten times that
 _MAX_TEXT: Final = 500  # characters of any one field; guess
-_MAX_ID: Final = 2**63
+_MAX_ID: Final = 2**53  # what every reader of JSON holds exactly; Vast's have 8 digits
+_MAX_NAMES: Final = 1000  # experiments of one machine; guess
+_YEARS: Final = range(2000, 2101)  # guess; nobody rented a GPU before
 
 
 class Read:
@@ -53,18 +60,9 @@ def read_file(named: str) -> Read:
 
 
 def _parse(path: str) -> object:
+    data = _read(path)
     try:
-        if os.path.getsize(path) > MAX_FILE_BYTES:
-            raise CliError(f"{path!r} is larger than {MAX_FILE_BYTES:,} bytes")
-        with open(path, "rb") as file:
-            data = file.read()
         return json.loads(data)
-    except FileNotFoundError:
-        raise UsageError(
-            f"there is no {path!r}", hint=f"name a {STATE_FILE}, its directory, or an export"
-        ) from None
-    except OSError as exc:
-        raise CliError(f"cannot read {path!r}: {exc.strerror}") from exc
     except json.JSONDecodeError as exc:
         raise CliError(
             f"{path!r} is no JSON: line {exc.lineno}, column {exc.colno}: {exc.msg.lower()}",
@@ -73,8 +71,36 @@ def _parse(path: str) -> object:
     except UnicodeDecodeError as exc:
         line = data[: exc.start].count(b"\n") + 1
         raise CliError(f"{path!r} is no JSON: line {line} is not UTF-8") from exc
-    except RecursionError as exc:
+    except (RecursionError, MemoryError) as exc:
         raise CliError(f"{path!r} is nested too deeply to be read") from exc
+    except ValueError as exc:  # a number of more digits than Python reads
+        raise CliError(f"{path!r} cannot be read: {exc}") from exc
+
+
+def _read(path: str) -> bytes:
+    """Return what is in a file. A pipe or a device is none: it may never end."""
+    try:
+        # Not waiting for a writer: the open itself would hang on a pipe.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            if not stat.S_ISREG(mode):
+                raise UsageError(
+                    f"{path!r} is {kind_of(mode)}, not a file",
+                    hint="write what it gives into a file, and import that",
+                )
+            data = file.read(MAX_FILE_BYTES + 1)
+    except FileNotFoundError:
+        raise UsageError(
+            f"there is no {path!r}", hint=f"name a {STATE_FILE}, its directory, or an export"
+        ) from None
+    except OSError as exc:
+        raise CliError(f"cannot read {path!r}: {exc.strerror}") from exc
+    if len(data) > MAX_FILE_BYTES:
+        raise CliError(
+            f"{path!r} is larger than {MAX_FILE_BYTES:,} bytes",
+            hint="an export becomes smaller with `vastctl export --since 90d`",
+        )
+    return data
 
 
 def _state_file(path: str, entries: Sequence[object]) -> Read:
@@ -97,13 +123,15 @@ def _state_file(path: str, entries: Sequence[object]) -> Read:
             num_gpus=_count(entry.get("num_gpus")),
             dph_usd=_number(entry, "dph"),
             cost_usd=_number(entry, "actual_cost"),
-            created_at=_text(entry, "created_at"),
-            ended_at=_text(entry, "destroyed_at"),
+            created_at=_date(entry, "created_at"),
+            ended_at=_date(entry, "destroyed_at"),
             offer_id=_id(entry.get("offer_id")),
             label=_text(entry, "label"),
             image=_text(entry, "image"),
-            project=os.path.dirname(os.path.abspath(path)),
-            experiments=[name[:_MAX_TEXT] for name in named if isinstance(name, str) and name],
+            project=_shown(os.path.dirname(os.path.abspath(path))),
+            experiments=[
+                _shown(name) for name in named[:_MAX_NAMES] if isinstance(name, str) and name
+            ],
         )
         _add(found, record, f"entry {number}")
     return found
@@ -133,8 +161,8 @@ def _export(path: str, document: Mapping[str, object]) -> Read:
             num_gpus=_count(entry.get("num_gpus")),
             dph_usd=_number(entry, "dph_usd"),
             cost_usd=_number(entry, "cost_usd"),
-            created_at=_text(entry, "created_at"),
-            ended_at=_text(entry, "ended_at"),
+            created_at=_date(entry, "created_at"),
+            ended_at=_date(entry, "ended_at"),
             end_reason=_text(entry, "end_reason"),
             offer_id=_id(entry.get("offer_id")),
             label=_text(entry, "label"),
@@ -172,7 +200,23 @@ def _count(value: object) -> int | None:
 
 def _text(entry: Mapping[str, object], key: str) -> str | None:
     value = entry.get(key)
-    return value[:_MAX_TEXT] if isinstance(value, str) and value else None
+    return _shown(value) if isinstance(value, str) and value else None
+
+
+def _shown(text: str) -> str:
+    # A lone surrogate, which JSON can hold, cannot be sent on.
+    whole = text[:_MAX_TEXT].encode(errors="replace").decode()
+    return one_line(whole)[:_MAX_TEXT]
+
+
+def _date(entry: Mapping[str, object], key: str) -> str | None:
+    """Return an instant as it is written there, if it is one."""
+    text = _text(entry, key)
+    try:
+        known = text is not None and datetime.fromisoformat(text).year in _YEARS
+    except ValueError:
+        return None
+    return text if known else None
 
 
 def _number(entry: Mapping[str, object], key: str) -> float | None:

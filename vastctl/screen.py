@@ -19,8 +19,10 @@ from vastctl import words
 PROGRESS_EVERY_S: Final = 10.0  # guess; one line per step this often where lines stay
 REDRAW_EVERY_S: Final = 0.1  # guess; faster only burns CPU
 
-# C0 without tab, line feed and carriage return; DEL; C1; marks that reorder text (bidi).
-_CONTROL: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+# C0 without tab, line feed and carriage return; DEL; C1; line separators; marks that reorder text.
+_CONTROL: Final = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
+)
 _COLOUR: Final = re.compile("\x1b\\[[0-9;:]*m")
 _UNFINISHED: Final = re.compile("\x1b(?:\\[[0-9;:]{0,40})?\\Z")
 _MARKS: Final = {"info": ("✓", "ok", "32"), "warning": ("!", "!", "33"), "error": ("✗", "x", "31")}
@@ -47,6 +49,18 @@ def printable(text: str, *, colour: bool = False, returns: bool = False) -> str:
         end = match.end()
     parts.append(_CONTROL.sub(_shown, text[end:]))
     return "".join(parts)
+
+
+def one_line(text: str) -> str:
+    """Return `text` with line breaks and tabs made visible as well: it cannot leave its place."""
+    return printable(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def _as_escapes(document: bytes) -> bytes:
+    """Return a JSON document with what a terminal might obey as escapes: the same document."""
+    # JSON itself escapes what is below a space; the rest can only stand inside its texts.
+    text = document.decode(errors="replace")
+    return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text).encode()
 
 
 class Screen:
@@ -91,12 +105,12 @@ class Screen:
 
     def raw(self, body: bytes) -> None:
         """Write one JSON document as it came, and a line break."""
-        self._out.flush()
-        self._out.buffer.write(body + b"\n")
-        self._out.buffer.flush()
+        self.bytes_out(body + b"\n")
 
     def bytes_out(self, data: bytes) -> None:
-        """Write a piece of a document as it is."""
+        """Write a piece of a document as it is: of JSON, or text without control characters."""
+        if self.out_tty:
+            data = _as_escapes(data)
         self._out.flush()
         self._out.buffer.write(data)
         self._out.buffer.flush()

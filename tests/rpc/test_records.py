@@ -147,3 +147,36 @@ async def test_what_is_too_much_is_refused_whole(ctx: Any) -> None:
     many = [Record(instance_id=number) for number in range(MAX_RECORDS + 1)]
     with pytest.raises(StoreError, match="at most 10000"):
         ImportedRecords(ctx.shell.state_dir).add(many, "x", T0)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"instance_id": 0}, {"instance_id": 2**53}, {"offer_id": -1}, {"name": "a\nb"},
+        {"name": "\x1b[2J"}, {"label": "\x9b31m"}, {"gpu_name": "\u202e"}, {"status": "x" * 501},
+        {"created_at": "soon"}, {"ended_at": "9999-01-01"}, {"experiments": ["fine", "a\tb"]},
+    ],
+)  # fmt: skip
+async def test_what_no_file_can_mean_is_not_kept_for_ever(ctx: Any, wrong: dict[str, Any]) -> None:
+    good = Record(instance_id=ENDED, name="ölçüm 漢", created_at="2026-11-12T08:05:45Z")
+    bad = Record(**{"instance_id": 77, **wrong})
+
+    with pytest.raises(InvalidRequest, match=r"record 2: "):
+        await records.take_in(ctx, ImportParams(records=[good, bad], source="/x", keep=True))
+
+    assert ImportedRecords(ctx.shell.state_dir).all() == []
+    assert (await records.take_in(ctx, ImportParams(records=[good], source="/x", keep=True))).kept
+
+
+async def test_a_file_that_has_no_room_as_a_whole_is_refused_at_its_first_part(ctx: Any) -> None:
+    def part(more: int) -> ImportParams:
+        wanted = [Record(instance_id=ENDED)]
+        return ImportParams(records=wanted, source="/x", keep=True, more=more)
+
+    with pytest.raises(StoreError, match=f"{MAX_RECORDS + 1} records have no room"):
+        await records.take_in(ctx, part(MAX_RECORDS))
+    with pytest.raises(InvalidRequest):
+        await records.take_in(ctx, part(-1))
+
+    assert ImportedRecords(ctx.shell.state_dir).all() == []
+    assert (await records.take_in(ctx, part(MAX_RECORDS - 1))).kept == 1

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from msgspec import convert
 
+from vastctl.screen import printable
 from vastd_protocol.errors import ErrorCode
 from vastd_protocol.methods import daemon as daemon_wire
 from vastd_protocol.methods import event, record
@@ -161,7 +162,7 @@ def test_export_to_a_dash_is_stdout(vastctl: Callable[..., Any], history: Any) -
 
 
 def test_csv_is_one_table_a_spreadsheet_can_open_without_running_it(
-    vastctl: Callable[..., Any], history: Any
+    vastctl: Callable[..., Any], history: Any, make: Any
 ) -> None:
     ran = vastctl("export", "--format", "csv")
 
@@ -170,6 +171,10 @@ def test_csv_is_one_table_a_spreadsheet_can_open_without_running_it(
         ("r-1", "0.156"), ("r-2", "0.156"),
     ]  # fmt: skip
     assert rows[1]["name"] == "'=SUM(A1)"
+    for formula in ("+1", "-1", "@x", "\uff1dx", "  =x", "\t=x"):
+        history.on("record.rentals", record.RentalPage(rentals=[make.rental(name=formula)]))
+        (row,) = csv.DictReader(io.StringIO(vastctl("export", "--format", "csv").out))
+        assert row["name"][0] not in "=+-@\t \uff1d", formula
     assert rows[0]["jobs"] == '["j-1"]'
     events = vastctl("export", "--format", "csv", "--table", "events")
     assert len(events.out.splitlines()) == 6
@@ -278,6 +283,110 @@ def test_a_file_that_makes_no_sense_is_refused_with_its_place(
 
     assert (ran.code, said in ran.err) == (1, True), ran.err
     assert compares.requests == []
+
+
+def test_only_files_are_imported_and_nothing_that_may_never_end(
+    vastctl: Callable[..., Any], compares: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+    big = a_file(tmp_path, ENTRY)
+    monkeypatch.setattr("vastctl.foreign_records.MAX_FILE_BYTES", 100)
+
+    for path, kind in (
+        (pipe, "a pipe"), (link, "a pipe"), ("/dev/zero", "a device"), ("/dev/null", "a device"),
+    ):  # fmt: skip
+        ran = vastctl("import", str(path), "-y")
+        assert (ran.code, f"is {kind}, not a file" in ran.err) == (2, True), ran.err
+    ran = vastctl("import", str(big), "-y")
+    assert (ran.code, "larger than 100 bytes" in ran.err) == (1, True), ran.err
+    assert compares.requests == []
+
+
+HOSTILE = ("a\nb", "a\tb", "\x1b[2Jx", "\x9b31mx", "a\r", "\u202egpj", "\x00", "a\u2028b")
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_texts_of_a_file_are_made_harmless_before_they_are_sent_or_shown(
+    vastctl: Callable[..., Any], compares: Any, tmp_path: Path, text: str
+) -> None:
+    entry = {**ENTRY, "status": text, "label": text, "gpu_name": text, "experiment": text}
+    path = a_file(tmp_path, entry)
+
+    ran = vastctl("import", str(path), "-y", tty=True)
+
+    sent = convert(compares.asked("record.import")[1]["records"][0], record.Record)
+    for told in (sent.status, sent.label, sent.gpu_name, *sent.experiments):
+        assert told is not None
+        assert told.isprintable()
+    assert len(ran.out.splitlines()) == 2
+    assert printable(ran.out) == ran.out
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.parametrize("tty", [True, False])
+def test_texts_on_record_are_made_harmless_in_tables_csv_and_json(
+    vastctl: Callable[..., Any], daemon: Any, text: str, tty: bool
+) -> None:
+    one = record.ImportedView(
+        record=record.Record(instance_id=7, name=text, experiments=[text]), source=text,
+        imported_at=NOW,
+    )  # fmt: skip
+    daemon.on("record.imported", record.ImportedPage(imported=[one]))
+
+    table = vastctl("import", "--list", tty=tty)
+    sheet = vastctl("export", "--format", "csv", "--table", "imported", tty=tty)
+    document = vastctl("--json", "import", "--list", tty=True)
+
+    for ran in (table, sheet, document):
+        assert printable(ran.out) == ran.out
+    assert len(table.out.split("\n")) == 3
+    assert len(sheet.out.split("\n")) == 3
+    assert json.loads(document.out)["imported"][0]["record"]["name"] == text
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"instance_id": 2**53}, {"instance_id": 10**30}, {"instance_id": -1}, {"instance_id": 1.5},
+        {"offer_id": 2**60}, {"created_at": "9999-12-31"}, {"created_at": "0001-01-01T00:00:00Z"},
+        {"created_at": "yesterday"}, {"created_at": "2026-13-45"}, {"destroyed_at": "\x1b[2J"},
+        {"created_at": "2026-11-12T08:05:45Z" + " " * 600}, {"actual_cost": 1e300},
+        {"actual_cost": -5}, {"dph": float("nan")}, {"num_gpus": 10**9},
+    ],
+)  # fmt: skip
+def test_ids_dates_and_numbers_that_cannot_be_meant_are_left_out(
+    vastctl: Callable[..., Any], compares: Any, tmp_path: Path, entry: dict[str, Any]
+) -> None:
+    path = a_file(tmp_path, {**ENTRY, **entry}, {**ENTRY, "instance_id": 9})
+
+    assert vastctl("import", str(path), "-y").code == 0
+
+    *others, _plain = compares.asked("record.import")[0]["records"]
+    (key,) = entry
+    sent_as = {"destroyed_at": "ended_at", "actual_cost": "cost_usd", "dph": "dph_usd"}
+    assert [one.get(sent_as.get(key, key)) for one in others] in ([None], [])
+
+
+def test_a_file_is_taken_in_whole_or_not_at_all(
+    vastctl: Callable[..., Any], compares: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vastctl.commands.import_.CHUNK", 2)
+    ids = (1, 2, 10, 11, 12, 13, 14)
+    path = a_file(tmp_path, *({**ENTRY, "instance_id": n} for n in ids))
+
+    ran = vastctl("--json", "import", str(path), "-y")
+
+    asked = [one for one in compares.asked("record.import") if one.get("keep")]
+    sent = [[record["instance_id"] for record in one["records"]] for one in asked]
+    assert sent == [[10, 11], [12, 13], [14]]  # what has not ended is not sent again
+    assert [one.get("more", 0) for one in asked] == [3, 1, 0]
+    told = json.loads(ran.out)
+    assert [(v["instance_id"], v["verdict"]) for v in told["verdicts"]] == [
+        (n, {1: "foreign", 2: "ours"}.get(n, "ended")) for n in ids
+    ]
+    assert told["kept"] == 5
 
 
 def test_one_bad_entry_costs_only_itself(

@@ -17,6 +17,7 @@ from msgspec.json import encode
 from vastctl import values
 from vastctl.context import Context
 from vastctl.errors import UsageError
+from vastctl.screen import one_line
 from vastctl.whole_file import Write, write_whole
 from vastd_protocol.method import Method, Nothing
 from vastd_protocol.methods import daemon
@@ -37,6 +38,8 @@ PAGE: Final = 500  # records per call; guess: some hundred kB
 EVENTS_PAGE: Final = 1000  # as many as vastd gives at once
 
 STDOUT: Final = "-"
+# The wide ones are taken for the narrow ones by spreadsheets in Asian settings.
+_FORMULAS: Final = frozenset("=+-@\uff1d\uff0b\uff0d\uff20")
 
 R = TypeVar("R")
 
@@ -222,12 +225,15 @@ def _cell(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, dict | list):
-        return encode(to_builtins(value)).decode() if value else ""
+        return one_line(encode(to_builtins(value)).decode()) if value else ""
     if isinstance(value, bool):
         return "true" if value else "false"
-    text = str(value)
-    # Spreadsheets run a cell that begins like a formula; names of machines come from outside.
-    return f"'{text}" if isinstance(value, str) and text[:1] in ("=", "+", "-", "@") else text
+    if not isinstance(value, str):
+        return str(value)
+    # Texts of machines come from outside: spreadsheets run a cell that begins like a formula, and
+    # terminals obey what a file they show holds.
+    text = one_line(value)
+    return f"'{text}" if text.lstrip()[:1] in _FORMULAS else text
 
 
 def _instant(now: float) -> str:

@@ -9,6 +9,7 @@ from vastctl.client import new_request_id
 from vastctl.context import Context
 from vastctl.errors import UsageError
 from vastctl.foreign_records import Read, read_file
+from vastctl.screen import one_line
 from vastctl.table import table
 from vastd_protocol.errors import ExitCode
 from vastd_protocol.methods import record as wire
@@ -55,15 +56,13 @@ def run(ctx: Context) -> int:
     found = read_file(args.file)
     for problem in found.problems:
         ctx.screen.step("warning", f"{found.path}: {problem}; left out")
-    view = _ask(ctx, found, keep=False)
+    view = ImportView(verdicts=_verdicts(ctx, found, found.records, keep=False))
     ended = [v for v in view.verdicts if v.verdict == "ended"]
     if not ctx.json:
         _show(ctx, found.records, view.verdicts)
-    if ended and args.yes:
-        view = _ask(ctx, found, keep=True)
-    elif ended and ctx.interactive:
+    if ended and (args.yes or ctx.interactive):
         ctx.confirm(f"take {words.count(len(ended), 'ended machine')} into the history")
-        view = _ask(ctx, found, keep=True)
+        view = _keep(ctx, found, view)
     if ctx.json:
         ctx.emit_own(view)
     else:
@@ -71,21 +70,32 @@ def run(ctx: Context) -> int:
     return ExitCode.OK
 
 
-def _ask(ctx: Context, found: Read, *, keep: bool) -> ImportView:
+def _keep(ctx: Context, found: Read, looked: ImportView) -> ImportView:
+    """Take in what has ended; return the verdicts of all, the new ones in their places."""
+    pairs = list(zip(found.records, looked.verdicts, strict=True))
+    ended = [record for record, verdict in pairs if verdict.verdict == "ended"]
+    newer = {v.instance_id: v for v in _verdicts(ctx, found, ended, keep=True)}
+    verdicts = [newer.get(v.instance_id, v) for v in looked.verdicts]
+    return ImportView(verdicts=verdicts, kept=sum(v.kept for v in verdicts))
+
+
+def _verdicts(
+    ctx: Context, found: Read, records: Sequence[Record], *, keep: bool
+) -> list[VerdictView]:
     verdicts: list[VerdictView] = []
-    kept = 0
-    for begin in range(0, len(found.records), CHUNK):
+    for begin in range(0, len(records), CHUNK):
+        part = records[begin : begin + CHUNK]
         params = wire.ImportParams(
-            records=found.records[begin : begin + CHUNK],
-            source=found.path,
+            records=list(part),
+            source=one_line(found.path),
             keep=keep,
+            # What has no room is refused before the first of it is kept.
+            more=len(records) - begin - len(part) if keep else 0,
             request_id=new_request_id(),
         )
         # A listing is made for it: some seconds per hundred machines.
-        part = ctx.client.call(wire.IMPORT, params, limit_s=150.0)
-        verdicts += part.verdicts
-        kept += part.kept
-    return ImportView(verdicts=verdicts, kept=kept)
+        verdicts += ctx.client.call(wire.IMPORT, params, limit_s=150.0).verdicts
+    return verdicts
 
 
 def _show(ctx: Context, records: Sequence[Record], verdicts: Sequence[VerdictView]) -> None:

@@ -59,6 +59,7 @@ class ImportParams(Mutation, frozen=True, kw_only=True):
     records: list[Record]
     source: str  # where they come from, for people
     keep: bool = False
+    more: int = 0  # to keep, in calls that follow: all of a file is kept or nothing
 
 
 class VerdictView(View, frozen=True, kw_only=True):

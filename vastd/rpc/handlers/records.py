@@ -8,7 +8,7 @@ from vastd.core.market import Instance
 from vastd.core.money import to_usd
 from vastd.core.rental import Phase, Rental
 from vastd.errors import InvalidRequest, InventoryUnknown
-from vastd.imported import ImportedRecords
+from vastd.imported import ImportedRecords, check_record
 from vastd.rpc.context import Context
 from vastd.rpc.dispatch import handles
 from vastd_protocol.methods import record as wire
@@ -89,6 +89,10 @@ async def take_in(ctx: Context, params: wire.ImportParams) -> wire.ImportView:
         raise InvalidRequest(f"{len(params.records)} records in one call, at most {MAX_RECORDS}")
     if not params.source.strip() or len(params.source) > 4096:
         raise InvalidRequest("the source must say where the records come from")
+    if params.more < 0:
+        raise InvalidRequest(f"more must be zero or a positive number, not {params.more}")
+    for number, record in enumerate(params.records, 1):
+        check_record(record, number)
     if not await ctx.poller.poll():
         raise InventoryUnknown(
             "nothing can be compared while the inventory is unknown: "
@@ -103,7 +107,7 @@ async def take_in(ctx: Context, params: wire.ImportParams) -> wire.ImportView:
         verdict = look.at(record, keep=params.keep)
         verdicts.append(verdict)
         taken += [record] if verdict.kept else []
-    kept.add(taken, params.source, ctx.shell.wall_clock())
+    kept.add(taken, params.source, ctx.shell.wall_clock(), more=params.more if taken else 0)
     return wire.ImportView(verdicts=verdicts, kept=len(taken))
 
 
