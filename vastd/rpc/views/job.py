@@ -77,7 +77,9 @@ def _attempt(attempt: Attempt, job: Job, rentals: Mapping[str, Rental], now: flo
     reason, phase = attempt.reason, attempt.phase
     # No attempt of a job that ran is closed: it is not run twice. Here it failed all the same.
     if reason is None and rental is not None and _took_results(job, rental):
-        how = "vanished" if rental.end_reason is Trigger.VANISHED else f"ended ({rental.end_reason})"
+        how = (
+            "vanished" if rental.end_reason is Trigger.VANISHED else f"ended ({rental.end_reason})"
+        )
         reason = f"the machine {how}, and nothing came home from it"
         phase = _last_phase(rental)
     # One that served is not ended by itself, but with its job.
