@@ -2,7 +2,7 @@
 
 import pytest
 
-from vastd.core.endings import ENDINGS, Outcome, Situation, decide
+from vastd.core.endings import ENDINGS, WHEN, Outcome, Situation, decide
 from vastd.core.rental import Trigger
 
 O, T = Outcome, Trigger  # noqa: E741  as short as the table below needs
@@ -14,14 +14,14 @@ SITUATIONS = (
 GOLDEN = {
     T.USER: (O.TERM, O.HOLD, O.HOLD, O.COLLECT, O.DESTROY),
     T.JOB_DONE: (O.TERM, O.HOLD, O.HOLD, O.COLLECT, O.DESTROY),
-    T.UNREACHABLE: (O.TERM, O.HOLD, O.HOLD, O.COLLECT, O.DESTROY),
-    T.BUG: (O.TERM, O.HOLD, O.HOLD, O.COLLECT, O.DESTROY),
+    T.UNREACHABLE: (O.TERM, O.STOP, O.STOP, O.COLLECT, O.DESTROY),
+    T.BUG: (O.TERM, O.STOP, O.STOP, O.COLLECT, O.DESTROY),
     T.MAX_RUNTIME: (O.TERM, O.STOP, O.STOP, O.COLLECT, O.DESTROY),
     T.BUDGET: (O.TERM, O.STOP, O.STOP, O.COLLECT, O.DESTROY),
     T.IDLE: (O.TERM, O.STOP, O.STOP, O.COLLECT, O.DESTROY),
     T.HEARTBEAT_STALE: (O.TERM, O.STOP, O.STOP, O.COLLECT, O.DESTROY),
     T.LEASE: (O.TERM, O.STOP, O.STOP, O.COLLECT, O.DESTROY),
-    T.OUTBID: (O.HOLD, O.HOLD, O.HOLD, O.COLLECT, O.DESTROY),
+    T.OUTBID: (O.TERM, O.STOP, O.STOP, O.COLLECT, O.DESTROY),
     T.BOOT_OVERDUE: (O.DESTROY,) * 5,
     T.BOOT_FAILED: (O.DESTROY,) * 5,
     T.SSH_FAILED: (O.DESTROY,) * 5,
@@ -37,9 +37,28 @@ NOTHING_RAN = frozenset(t for t, row in GOLDEN.items() if row == (O.DESTROY,) * 
 MAY_HOLD_RESULTS = [t for t in Trigger if t not in NOTHING_RAN]
 
 
+@pytest.mark.parametrize("situation", Situation)
 @pytest.mark.parametrize("trigger", Trigger)
-def test_the_table_is_golden(trigger: Trigger) -> None:
-    assert tuple(decide(trigger, situation) for situation in SITUATIONS) == GOLDEN[trigger]
+def test_every_cell_of_the_table_is_golden(trigger: Trigger, situation: Situation) -> None:
+    assert decide(trigger, situation) is GOLDEN[trigger][SITUATIONS.index(situation)]
+
+
+def test_every_trigger_and_every_cell_says_why() -> None:
+    assert set(WHEN) == set(Trigger)
+    texts = [*WHEN.values(), *(ruling.why for row in ENDINGS.values() for ruling in row.values())]
+    assert all(0 < len(text) <= 100 and not text.endswith(".") for text in texts)
+    # A cell's reason is that of its outcome: the same sentence never explains two of them.
+    told: dict[str, set[Outcome]] = {}
+    for row in ENDINGS.values():
+        for ruling in row.values():
+            told.setdefault(ruling.why, set()).add(ruling.outcome)
+    assert all(len(outcomes) == 1 for outcomes in told.values())
+
+
+def test_no_limit_leaves_a_gpu_billing() -> None:
+    """HOLD bills on: only what the user or the job's own end decided may wait for him."""
+    holding = {t for t, row in ENDINGS.items() if any(r.outcome is O.HOLD for r in row.values())}
+    assert holding == {T.USER, T.JOB_DONE}
 
 
 def test_the_table_is_total() -> None:

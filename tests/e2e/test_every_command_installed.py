@@ -181,6 +181,8 @@ def test_a_machine_of_ones_own(driver: Driver) -> None:
         driver.json(view, *words)
         assert "box" in driver.text(*words)
     driver.json(policy.PolicyView, "policy", "box", "idle=2h")
+    driver.json(policy.EndingsView, "explain", "--endings")
+    assert "outbid" in driver.text("explain", "--endings")
     driver.json(setup.SetupView, "setup", "box")
     assert driver.json(access.ExecView, "exec", "box", "--", "echo", "hi").stdout == "hi\n"
     assert driver.text("exec", "box", "--", "echo", "hi") == "hi\n"

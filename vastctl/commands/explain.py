@@ -5,13 +5,18 @@ from typing import Final
 
 from vastctl import options, words
 from vastctl.context import Context
-from vastctl.table import table
+from vastctl.errors import UsageError
+from vastctl.table import pairs, table
+from vastd_protocol.errors import ExitCode
+from vastd_protocol.methods import policy
 from vastd_protocol.methods import rental as rentals
+from vastd_protocol.methods.policy import EndingsView
 from vastd_protocol.methods.rental import ExplainView, WatchdogView
 
 EXAMPLES: Final = """\
   vastctl explain r-1
-  vastctl explain r-1 --all       every watchdog, also those that are not armed"""
+  vastctl explain r-1 --all       every watchdog, also those that are not armed
+  vastctl explain --endings       how a machine ends, for every reason and situation"""
 
 _HAS_WARNED: Final = "has warned already"  # vastd's words for a watchdog that only warns once
 _MARKS: Final = {"info": " ", "warning": "!", "error": "x"}
@@ -22,9 +27,14 @@ def arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--all", action="store_true", help="also the watchdogs that would do nothing now"
     )
+    parser.add_argument(
+        "--endings", action="store_true", help="how every reason to end a machine ends it"
+    )
 
 
 def run(ctx: Context) -> int:
+    if ctx.args.endings:
+        return _endings(ctx)
     wish = rentals.RentalRef(rental=ctx.args.rental, project=ctx.project)
     body = ctx.client.raw(rentals.EXPLAIN, wish)
     if ctx.json:
@@ -33,6 +43,42 @@ def run(ctx: Context) -> int:
     for line in explain_lines(ctx, ctx.client.view(rentals.EXPLAIN, body)):
         ctx.screen.out(line)
     return 0
+
+
+def _endings(ctx: Context) -> int:
+    if ctx.args.rental is not None or ctx.args.all:
+        raise UsageError(
+            "--endings is about every machine: it takes neither RENTAL nor --all",
+            hint=f"`vastctl explain {ctx.args.rental or 'RENTAL'}` tells one machine's story",
+        )
+    body = ctx.client.raw(policy.ENDINGS, policy.EndingsParams())
+    if ctx.json:
+        ctx.emit(body)
+        return ExitCode.OK
+    for line in endings_lines(ctx, ctx.client.view(policy.ENDINGS, body)):
+        ctx.screen.out(line)
+    return ExitCode.OK
+
+
+def endings_lines(ctx: Context, view: EndingsView) -> list[str]:
+    """Return the whole ending table as text: each cell with its reason."""
+    bold = ctx.screen.bold
+    lines = [bold("how a machine ends: the first situation that holds counts"), ""]
+    header = ("END REASON", *(situation.upper() for situation in view.situations))
+    rows = [(one.trigger, *(cell.outcome for cell in one.rulings)) for one in view.endings]
+    lines += table(header, rows)
+    lines += ["", bold("what is done"), *pairs(list(view.outcomes.items()), indent="  ")]
+    whens = [(one.trigger, one.when) for one in view.endings]
+    lines += ["", bold("when"), *pairs(whens, indent="  ")]
+    alike: dict[tuple[tuple[str, str, str], ...], list[str]] = {}
+    for one in view.endings:
+        cells = tuple((cell.situation, cell.outcome, cell.why) for cell in one.rulings)
+        alike.setdefault(cells, []).append(one.trigger)
+    for cells, triggers in alike.items():
+        lines += ["", bold(f"why: {', '.join(triggers)}")]
+        reasons = [(where, f"{outcome}: {why}") for where, outcome, why in cells]
+        lines += pairs(reasons, indent="  ")
+    return lines
 
 
 def explain_lines(ctx: Context, story: ExplainView) -> list[str]:

@@ -2,7 +2,7 @@
 
 from msgspec import field
 
-from vastd_protocol.method import Method, Mutation, View
+from vastd_protocol.method import Method, Mutation, Params, View
 from vastd_protocol.methods.rental import RentalRef, WatchdogView
 
 
@@ -37,9 +37,43 @@ class PolicySetParams(Mutation, frozen=True, kw_only=True):
     even_if_it_ends: bool = False
 
 
+class EndingsParams(Params, frozen=True, kw_only=True):
+    """Nothing to say: there is one table for all machines."""
+
+
+class RulingView(View, frozen=True, kw_only=True):
+    """What is done in one situation, and why. `outcome` is `term`, `collect`, `destroy`, `stop` or
+    `hold`."""
+
+    situation: str
+    outcome: str
+    why: str
+
+
+class EndingView(View, frozen=True, kw_only=True):
+    """One reason to end a machine. `trigger` is what its `end_reason` says then."""
+
+    trigger: str
+    when: str
+    rulings: list[RulingView] = field(default_factory=list)
+
+
+class EndingsView(View, frozen=True, kw_only=True):
+    """The table that decides every ending. `situations` are in the order in which they are asked:
+    the first that holds counts. `outcomes`: by word, what it means."""
+
+    situations: list[str] = field(default_factory=list)
+    outcomes: dict[str, str] = field(default_factory=dict)
+    endings: list[EndingView] = field(default_factory=list)
+
+
 GET = Method("policy.get", RentalRef, PolicyView, "Return the limits of one rental")
 SET = Method(
     "policy.set", PolicySetParams, PolicyView, "Change the limits of one rental", mutates=True
 )
 
-METHODS = (GET, SET)
+ENDINGS = Method(
+    "policy.endings", EndingsParams, EndingsView, "Return how every reason to end a machine ends it"
+)
+
+METHODS = (GET, SET, ENDINGS)

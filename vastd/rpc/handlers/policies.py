@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import structs
 
-from vastd.core import billing, cap_watchdogs, steps, watchdogs
+from vastd.core import billing, cap_watchdogs, endings, steps, watchdogs
 from vastd.core import events as ev
 from vastd.core.alarms import End
 from vastd.core.instants import maybe
@@ -60,6 +60,30 @@ async def change(ctx: Context, params: wire.PolicySetParams, call: Call) -> wire
         changes=_told(rental.policy, policy),
     )
     return ctx.commit(call, lambda: _view(ctx, shell.ledger.rental(rental.rental_id)), event)
+
+
+@handles(wire.ENDINGS)
+async def table(ctx: Context, params: wire.EndingsParams) -> wire.EndingsView:
+    """Return the ending table: it is the same for every machine."""
+    return wire.EndingsView(
+        situations=list(endings.Situation),
+        outcomes={outcome.name.lower(): outcome.value for outcome in endings.Outcome},
+        endings=[
+            wire.EndingView(
+                trigger=trigger,
+                when=endings.WHEN[trigger],
+                rulings=[
+                    wire.RulingView(
+                        situation=situation,
+                        outcome=row[situation].outcome.name.lower(),
+                        why=row[situation].why,
+                    )
+                    for situation in endings.Situation
+                ],
+            )
+            for trigger, row in endings.ENDINGS.items()
+        ],
+    )
 
 
 def _changed(policy: Policy, changes: dict[str, float | bool | None], *, cap: int) -> Policy:
