@@ -48,7 +48,7 @@ def test_explain_prints_the_whole_table(vastctl: Callable[..., Any], daemon: Any
     assert all(cell.why in ran.out for one in view.endings for cell in one.rulings)
     assert all(one.when in ran.out for one in view.endings)
     assert all(meaning in ran.out for meaning in view.outcomes.values())
-    assert max(map(len, lines)) <= 120
+    assert max(map(len, lines)) <= 100
 
 
 def test_with_json_it_is_the_answer_unchanged(vastctl: Callable[..., Any], daemon: Any) -> None:

@@ -1,6 +1,7 @@
 """`explain`: one machine's story, its cost by phase, and what would happen next and when."""
 
 from argparse import ArgumentParser
+from textwrap import wrap
 from typing import Final
 
 from vastctl import options, words
@@ -75,7 +76,7 @@ def endings_lines(ctx: Context, view: EndingsView) -> list[str]:
         cells = tuple((cell.situation, cell.outcome, cell.why) for cell in one.rulings)
         alike.setdefault(cells, []).append(one.trigger)
     for cells, triggers in alike.items():
-        lines += ["", bold(f"why: {', '.join(triggers)}")]
+        lines += ["", *(bold(line) for line in wrap(f"why: {', '.join(triggers)}", 100))]
         reasons = [(where, f"{outcome}: {why}") for where, outcome, why in cells]
         lines += pairs(reasons, indent="  ")
     return lines
