@@ -11,7 +11,7 @@ from vastd.config.load import Config, Origin, load
 from vastd.config.project import ProjectFile, Stated
 from vastd.config.settings import BYTES_PER_MB, Profile, RetentionTable, Settings
 from vastd.config.views import FIXED_AT_START, config_view, setting_view
-from vastd.core.limits import Caps, Limits
+from vastd.core.limits import Caps, LeaseRules, Limits
 from vastd.core.money import Micros, from_usd
 from vastd.core.rental import Policy
 from vastd.errors import ConfigError, InvalidRequest
@@ -180,6 +180,14 @@ class ConfigurationHolder:
                 per_day=from_usd(budget.per_day_usd),
                 per_project=_maybe_usd(budget.per_project_usd),
                 per_month=_maybe_usd(budget.per_month_usd),
+            ),
+            lease=LeaseRules(
+                lease_s=timing.lease_s,
+                renew_s=timing.lease_renew_s,
+                while_busy=timing.lease_while_busy,
+                on_expiry=timing.on_expiry,
+                required=timing.lease_required,
+                salvage=timing.salvage or "",
             ),
         )
 

@@ -28,7 +28,9 @@ from vastd.env_files import EnvFiles
 from vastd.errors import StoreDamaged, StoreError
 from vastd.housekeeping import Housekeeping
 from vastd.jobs.boxes import open_boxes
+from vastd.jobs.guard import core_text
 from vastd.key_change import spread_key
+from vastd.lease_keeper import LeaseKeeper
 from vastd.ledger import Change, Ledger
 from vastd.local_logs import LocalLogs
 from vastd.owner import new_id, owner_word
@@ -123,7 +125,9 @@ async def run(options: Options, stop: trio.Event, manager: ServiceManager) -> No
                 logs=LocalLogs(state_dir, config.job_log_cap),
                 envs=EnvFiles(state_dir),
                 state_dir=state_dir,
-                onstart=lambda: onstart(boxes.public_key()),
+                onstart=lambda: onstart(
+                    boxes.public_key(), core_text(), shell.limits.lease.lease_s
+                ),
                 locked=lambda: renting.why,
             )
             shell.envs.keep_only({j.job_id for j in ledger.jobs.values() if not j.finished})
@@ -228,6 +232,7 @@ def _watch(nursery: trio.Nursery, context: Context, door: Door, manager: Service
     """Start everything that goes on without any client."""
     nursery.start_soon(context.poller.run)
     nursery.start_soon(context.supervisor.run)
+    nursery.start_soon(LeaseKeeper(context.shell).run)
     nursery.start_soon(Projection(context.shell).run)
     nursery.start_soon(_rebuild, context)
     nursery.start_soon(_announce, context, door)

@@ -9,8 +9,11 @@ from typing import Final
 import trio
 
 from vastd.clock_checks import clock_check
+from vastd.core import lease
+from vastd.core.instants import plural, shown
 from vastd.core.money import from_usd, show
 from vastd.errors import AuthRejected, ProviderError, VastdError
+from vastd.lease_keeper import RENEWED
 from vastd.service_checks import Service, service_checks
 from vastd.shell import Shell
 from vastd_protocol.methods.doctor import CheckView, DoctorView
@@ -39,6 +42,7 @@ async def examine(
         await _inventory(shell),
         _ssh_key(identity),
         *(_tool(name, package) for name, package in TOOLS),
+        _leases(shell),
         _disk(shell.state_dir),
         _store(shell),
         clock_check(shell.clock),
@@ -55,6 +59,24 @@ async def examine(
 
 def _check(name: str, level: str, text: str, fix: str | None = None) -> CheckView:
     return CheckView(id=name, level=level, text=text, fix=fix or None)
+
+
+def _leases(shell: Shell) -> CheckView:
+    """Whether every machine that works would end itself should vastd be gone (DESIGN D8)."""
+    now = shell.wall_clock()
+    works = [r for r in shell.ledger.live() if r.phase in RENEWED]
+    bare = [r for r in works if not lease.armed(r, now)]
+    if bare:
+        names = ", ".join(r.name for r in bare)
+        text = f"no lease holds on {names}: should vastd end, nothing ends it"
+        return _check("leases", "warning", text, f"`vastctl lease {bare[0].name}` tells why")
+    if not works:
+        return _check("leases", "ok", "no machine works, so none needs a lease")
+    last = max(r.lease_until for r in works if r.lease_until is not None)
+    text = (
+        f"{plural(len(works), 'machine')} armed; without vastd the last one ends by {shown(last)}"
+    )
+    return _check("leases", "ok", text)
 
 
 async def _account(shell: Shell, origin: str | None, *, simulated: bool) -> CheckView:

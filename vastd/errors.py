@@ -138,6 +138,12 @@ class RemoteCommandFailed(SshError):
         self.stderr = stderr
 
 
+class GuardNotArmed(SshError):
+    """The machine answers, and nothing there would end it without us: do not rely on it."""
+
+    retryable = True
+
+
 class HardwareMismatch(VastdError):
     """The machine is not what was ordered: destroy it, avoid the host, take the next offer."""
 

@@ -194,7 +194,7 @@ _FILES = st.sampled_from(
 
 _TEXTS = {
     "defaults.image", "defaults.ssh_key", "vast.api_key_file", "needs.gpu_name", "job.heartbeat",
-    "job.checkpoint",
+    "job.checkpoint", "timing.salvage",
 }  # fmt: skip
 
 

@@ -96,6 +96,10 @@ def test_the_core_and_the_pacing_have_the_same_defaults() -> None:
 
     # No cap without a configuration: the holder fills it in.
     assert limits.pop("caps") == Caps()
+    lease = msgspec.structs.asdict(limits.pop("lease"))
+    names = {"lease_s": "lease_s", "renew_s": "lease_renew_s", "while_busy": "lease_while_busy",
+             "on_expiry": "on_expiry", "required": "lease_required"}  # fmt: skip
+    assert lease == {mine: timing[theirs] for mine, theirs in names.items()} | {"salvage": ""}
     assert limits == {name: timing.get(name) for name in limits}
     assert rates_from(msgspec.structs.asdict(Settings().rates)) == DEFAULT_RATES
 

@@ -15,7 +15,10 @@ from vastd.core.transitions import TRANSITIONS
 from vastd.errors import IllegalTransition
 
 FIRST = (ev.RentalPlanned, ev.RentalAdopted)
-NOTES = "billing_changed warned quarantined key_attached policy_changed stop_tried start_tried"
+NOTES = (
+    "billing_changed warned quarantined key_attached policy_changed stop_tried start_tried "
+    "lease_renewed lease_asked"
+)
 # Written from DESIGN 4.1, not from the table: what may happen in each phase, and where it leads.
 LEGAL = {
     "planned": {"planned": NOTES, "creating": "create_sent", "gone": "end_decided create_refused"},
@@ -72,7 +75,7 @@ LEGAL = {
         "gone": "create_refused found_absent",
     },
     "gone": {
-        "gone": "destroy_tried stop_tried start_tried collect_failed warned quarantined",
+        "gone": "destroy_tried stop_tried start_tried lease_renewed collect_failed warned quarantined",
         "destroying": "resurfaced",
     },
 }

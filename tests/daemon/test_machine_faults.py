@@ -182,9 +182,9 @@ async def test_a_silent_machine_is_tried_quickly_at_first_and_at_the_set_spacing
     tried: list[float] = []
     look = verifying.look
 
-    async def noted(shell: Shell, rental: Rental) -> BoxFacts:
+    async def noted(shell: Shell, rental: Rental, *, armed: bool) -> BoxFacts:
         tried.append(trio.current_time())
-        return await look(shell, rental)
+        return await look(shell, rental, armed=armed)
 
     monkeypatch.setattr(verifying, "look", noted)
     lab.market.afflict(MachineFault(kind=MachineFaultKind.SSH_REFUSED))

@@ -40,7 +40,7 @@ def test_a_machine_is_stopped_and_had_again_with_its_disk_while_vastd_dies(
     assert view["dph_usd"] == view["storage_dph_usd"] < running_usd_h
     assert "stopped" in vast.vastctl("ls").stdout
     assert vast.vastctl("exec", "box", "--", "true").returncode != 0
-    assert "none on the machine" in vast.vastctl("lease", "box").stdout
+    assert "none needed while it stands still" in vast.vastctl("lease", "box").stdout
 
     refused = vast.vastctl("start", "box")
     assert refused.returncode == 2, refused.stderr

@@ -26,6 +26,7 @@ REPEATS = {
     "job.retry": Repeat.RECORD,
     "job.submit": Repeat.RECORD,
     "policy.set": Repeat.TOGETHER,
+    "lease.renew": Repeat.TOGETHER,
     "reconcile.run": Repeat.SAME,
     "record.import": Repeat.SAME,
     "rental.collect": Repeat.SAME,

@@ -122,6 +122,8 @@ def samples() -> list[ev.Event]:
         ev.InstanceRunning: {},
         ev.KeyAttached: {},
         ev.BecameReady: {"host": "192.0.2.1", "port": 22, "route": "direct", "gpu": "1x RTX 3090"},
+        ev.LeaseRenewed: {"until": T0 + 3600.0},
+        ev.LeaseAsked: {"until": T0 + 18_000.0},
         ev.JobBegan: {"job_id": JOB_ID},
         ev.JobLeft: {"job_id": JOB_ID},
         ev.CollectVerified: {},

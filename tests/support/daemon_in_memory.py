@@ -22,9 +22,12 @@ from vastd.core.job import Job, Needs
 from vastd.core.limits import Limits
 from vastd.core.market import OfferQuery
 from vastd.core.money import Micros
+from vastd.core.onstart import onstart
 from vastd.core.rental import Phase, Policy
 from vastd.env_files import EnvFiles
 from vastd.errors import NoOffers, StoreDamaged, StoreError
+from vastd.jobs.guard import core_text
+from vastd.lease_keeper import LeaseKeeper
 from vastd.ledger import Ledger
 from vastd.local_logs import LocalLogs
 from vastd.poller import Poller
@@ -268,6 +271,9 @@ class Lab:
                 logs=LocalLogs(self.state_dir),
                 envs=EnvFiles(self.state_dir),
                 state_dir=self.state_dir,
+                onstart=lambda: onstart(
+                    self.boxes.public_key(), core_text(), shell.limits.lease.lease_s
+                ),
                 locked=lambda: renting.why,
             )
             poller = Poller(shell)
@@ -279,6 +285,7 @@ class Lab:
                         async with trio.open_nursery() as inner:
                             inner.start_soon(poller.run)
                             inner.start_soon(daemon.supervisor.run)
+                            inner.start_soon(LeaseKeeper(shell).run)
                             if renting.why is not None:
                                 inner.start_soon(_rebuild, shell)
                     daemon.stopped.set()

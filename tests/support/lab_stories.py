@@ -24,7 +24,8 @@ def last(daemon: Daemon) -> Rental:
 def trail(daemon: Daemon, rental: Rental | None = None) -> list[str]:
     found = daemon.store.events_of(rental_id=(rental or first(daemon)).rental_id)
     events = [s.event for s in found if isinstance(s.event, ev.RentalEvent)]
-    return [ev.kind(event) for event in events if not isinstance(event, ev.BillingChanged)]
+    # What comes with the time and not with the story is left out.
+    return [ev.kind(e) for e in events if not isinstance(e, ev.BillingChanged | ev.LeaseRenewed)]
 
 
 def calls(lab: Lab, *kinds: str) -> list[str]:

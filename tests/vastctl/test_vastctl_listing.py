@@ -16,7 +16,10 @@ def test_ls_shows_machines_totals_and_how_far_to_trust_them(
     vastctl: Callable[..., Any], daemon: Any, make: Any
 ) -> None:
     rentals = [
-        make.rental(jobs=["j-0", "j-1"], unfinished_jobs=["j-1"]),
+        make.rental(
+            jobs=["j-0", "j-1"], unfinished_jobs=["j-1"], lease_armed=True,
+            lease_expires_at="2026-11-30T12:59:00Z",
+        ),
         make.rental(
             rental_id="r-2", name="sweep-a100", phase="destroying", gpu_name="A100_SXM4", num_gpus=8,
             dph_usd=9.5, cost_usd=12.25, created_at="2026-11-29T11:00:00Z",
@@ -42,10 +45,10 @@ def test_ls_shows_machines_totals_and_how_far_to_trust_them(
     assert (
         ran.out
         == """\
-NAME        ID   PHASE                 GPU              PRICE     COST     AGE  ENDS        JOB
-lab         r-1  running a job         RTX_4090      $0.312/h  $0.1560  30m00s  in 11h30m   j-1
-sweep-a100  r-2  destroying, may bill  8x A100_SXM4  $9.500/h   $12.25   1d01h  1m00s over  -
-old         r-3  gone (boot failed)    -                    -  $0.0021       -  -           -
+NAME        ID   PHASE                 GPU              PRICE     COST     AGE  ENDS        LEASE      JOB
+lab         r-1  running a job         RTX_4090      $0.312/h  $0.1560  30m00s  in 11h30m   in 59m00s  j-1
+sweep-a100  r-2  destroying, may bill  8x A100_SXM4  $9.500/h   $12.25   1d01h  1m00s over  -          -
+old         r-3  gone (boot failed)    -                    -  $0.0021       -  -           -          -
 2 machines alive, $9.812/h now, $12.41 so far
 warning: sweep-a100: destroy unconfirmed for 12m
 inventory: stale, 3m10s old: Vast answered 429

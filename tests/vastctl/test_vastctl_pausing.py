@@ -185,23 +185,3 @@ def test_a_limit_that_is_over_already_is_confirmed_first(
     assert ran.code == 0
     first, second = daemon.asked("policy.set")
     assert (first.get("even_if_it_ends", False), second["even_if_it_ends"]) == (False, True)
-
-
-def test_lease_says_that_nothing_on_the_machine_bounds_the_bill(
-    vastctl: Callable[..., Any], daemon: Any, make: Any
-) -> None:
-    daemon.on("rental.get", make.rental(lease_armed=None, budget_usd=2.0))
-
-    ran = vastctl("lease", "r-1")
-
-    assert ran.code == 0
-    assert "none on the machine" in ran.out
-    assert "keep vastd running" in ran.out
-
-
-def test_lease_of_a_machine_that_is_gone(
-    vastctl: Callable[..., Any], daemon: Any, make: Any
-) -> None:
-    daemon.on("rental.get", make.rental(phase="gone"))
-
-    assert vastctl("lease", "r-1").out == "machine lab is gone: nothing of it bills\n"

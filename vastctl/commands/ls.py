@@ -13,7 +13,7 @@ EXAMPLES: Final = """\
   vastctl ls
   vastctl ls --all --json"""
 
-_HEADER: Final = ("NAME", "ID", "PHASE", "GPU", "PRICE", "COST", "AGE", "ENDS", "JOB")
+_HEADER: Final = ("NAME", "ID", "PHASE", "GPU", "PRICE", "COST", "AGE", "ENDS", "LEASE", "JOB")
 
 
 def arguments(parser: ArgumentParser) -> None:
@@ -65,8 +65,16 @@ def _row(rental: RentalView, now: float) -> tuple[str, ...]:
         words.money(rental.cost_usd),
         words.age(rental.created_at, now),
         words.UNKNOWN if ended else words.countdown(rental.deadline_at, now),
+        _lease(rental, now),
         ", ".join(rental.jobs if ended else rental.unfinished_jobs) or words.UNKNOWN,
     )
+
+
+def _lease(rental: RentalView, now: float) -> str:
+    """Say until when the machine bills at most should vastd end this moment."""
+    if rental.lease_armed is None or rental.phase == "stopped":
+        return words.UNKNOWN
+    return words.countdown(rental.lease_expires_at, now) if rental.lease_armed else "NOT ARMED"
 
 
 def _wish(rental: RentalView) -> str:

@@ -173,6 +173,7 @@ def expected(key: Key) -> str:
                 "gpu_name": "the name of a GPU such as RTX_4090",
                 "heartbeat": "a path inside the project",
                 "checkpoint": "a path inside the project",
+                "salvage": "a shell command on one line",
             }.get(key.name, "the path of a file")
 
 

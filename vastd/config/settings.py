@@ -184,19 +184,31 @@ class TimingTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         Seconds, Meta(extra=_why("from SIGTERM to the end: time to write a checkpoint; guess"))
     ] = 60.0
     lease_s: Annotated[
-        Seconds, Meta(extra=_later("a machine nobody renews ends itself after an hour"))
+        Seconds, Meta(extra=_why("a machine nobody renews ends itself after an hour"))
     ] = 3600.0
     lease_renew_s: Annotated[
-        Seconds, Meta(extra=_later("12 renewals may fail before a lease of an hour runs out"))
+        Seconds, Meta(extra=_why("12 renewals may fail before a lease of an hour runs out"))
     ] = 300.0
     lease_while_busy: Annotated[
         Literal["deadline", "lease_s"],
-        Meta(extra=_later("a closed laptop must not end a running job before its deadline")),
+        Meta(extra=_why("a closed laptop must not end a running job before its deadline")),
     ] = "deadline"
     on_expiry: Annotated[
         Literal["stop_if_uncollected", "destroy"],
-        Meta(extra=_later("stopped storage costs cents, lost results cost the whole run")),
+        Meta(extra=_why("stopped storage costs cents, lost results cost the whole run")),
     ] = "stop_if_uncollected"
+    lease_required: Annotated[
+        bool, Meta(extra=_why("on: a machine whose guard cannot be armed is not used"))
+    ] = True
+    salvage: Annotated[
+        Text | None,
+        Meta(
+            extra=_why(
+                "unset: nothing; a shell command that the machine runs in the project directory "
+                "before its lease ends it, for 10 min at most. The host can read it: no secrets"
+            )
+        ),
+    ] = None
     attempts: Annotated[
         int,
         Meta(

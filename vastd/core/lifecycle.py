@@ -111,6 +111,10 @@ def _noted(rental: Rental, event: ev.RentalEvent) -> Rental:
             return structs.replace(rental, policy=policy, deadline_at=deadline, warned=warned)
         case ev.BillingChanged(since=since, rate=rate):
             return structs.replace(rental, rates=_with_rate(rental.rates, since, rate))
+        case ev.LeaseRenewed(until=until):
+            return structs.replace(rental, lease_until=until)
+        case ev.LeaseAsked(until=until):
+            return structs.replace(rental, lease_asked_until=until)
         case ev.Warned(watchdog=name):
             return structs.replace(rental, warned=rental.warned | {name})
         case ev.Quarantined(why=why):

@@ -30,6 +30,17 @@ class Caps(Struct, frozen=True, kw_only=True):
     per_month: Micros | None = None
 
 
+class LeaseRules(Struct, frozen=True, kw_only=True):
+    """What a machine's own guard is told (DESIGN D8)."""
+
+    lease_s: float = 3600.0
+    renew_s: float = 300.0
+    while_busy: str = "deadline"  # or "lease_s"
+    on_expiry: str = "stop_if_uncollected"  # or "destroy"
+    required: bool = True  # a machine without a guard is not used
+    salvage: str = ""
+
+
 class Limits(Struct, frozen=True, kw_only=True):
     """One consistent set of limits; replaced as a whole when the configuration is reloaded."""
 
@@ -48,3 +59,4 @@ class Limits(Struct, frozen=True, kw_only=True):
     attempts: int = 3
     warn_percent: float = 80.0
     caps: Caps = Caps()
+    lease: LeaseRules = LeaseRules()

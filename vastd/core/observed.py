@@ -6,6 +6,7 @@ counts from observations made *after* the loss, so forgetting can only delay an 
 
 from msgspec import Struct, field
 
+from vastd.core.lease import LeaseFacts, LeaseTerms
 from vastd.core.market import Instance
 
 
@@ -17,6 +18,15 @@ class Beat(Struct, frozen=True, kw_only=True):
     step: int | None = None
     loss: float | None = None
     timestamp: str | None = None
+
+
+class LeaseSeen(Struct, frozen=True, kw_only=True):
+    """The newest lease a machine was told, and what was read back. `at` is our wall clock."""
+
+    told: LeaseTerms
+    at: float
+    facts: LeaseFacts
+    unarmed: str | None = None  # why it does not bound the bill; None: it does
 
 
 class Sighting(Struct, frozen=True, kw_only=True):
@@ -37,6 +47,7 @@ class Sighting(Struct, frozen=True, kw_only=True):
     gpu_util: float | None = None
     quiet_since: float | None = None  # GPU idle in every reading since
     disk_free_bytes: int | None = None
+    lease: LeaseSeen | None = None
 
 
 class Inventory(Struct, frozen=True, kw_only=True):

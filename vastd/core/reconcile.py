@@ -16,6 +16,7 @@ from vastd.core import billing, boot
 from vastd.core import events as ev
 from vastd.core.instants import shown
 from vastd.core.labels import read_claim
+from vastd.core.lease import ran_out as lease_ran_out
 from vastd.core.limits import (
     LABEL_SEARCH_S,
     LATE_ARRIVAL_S,
@@ -27,7 +28,7 @@ from vastd.core.limits import (
 )
 from vastd.core.market import Instance, InstanceStatus
 from vastd.core.observed import Inventory, Sighting, World
-from vastd.core.rental import Phase, Rental
+from vastd.core.rental import Phase, Rental, Trigger
 from vastd.core.statuses import Reading, reading
 
 _IDLE_PERCENT: Final = 5.0  # REQUIREMENTS WAT-06: all GPUs below 5 %
@@ -175,7 +176,12 @@ def _absent(rental: Rental, seen: Sighting, begun_at: float, now: float) -> list
     if enough is None or seen.absences < enough:
         return []
     proof = f"{seen.absences} complete listings, the last begun at {shown(begun_at)}, without it"
-    return [ev.FoundAbsent(rental_id=rental.rental_id, at=now, proof=proof)]
+    absent = ev.FoundAbsent(rental_id=rental.rental_id, at=now, proof=proof)
+    lease = lease_ran_out(rental, now)
+    if lease is None or rental.ending is not None:
+        return [absent]
+    end = ev.EndDecided(rental_id=rental.rental_id, at=now, trigger=Trigger.LEASE, why=lease)
+    return [end, absent]
 
 
 def _present(
@@ -238,11 +244,20 @@ def _status(
         case Reading.RUNS if _is_back(rental, seen, row):
             return [ev.InstanceResumed(rental_id=rid, at=now)]
         case Reading.STOPS if _believed(rental, seen):
-            why = f"Vast reports {row.status}; its disk still exists and bills"
-            asked = rental.pause is not None
-            return [ev.InstanceStopped(rental_id=rid, at=now, why=why, asked=asked)]
+            return _stopped(rental, row, now)
         case _:
             return []
+
+
+def _stopped(rental: Rental, row: Instance, now: float) -> list[ev.RentalEvent]:
+    asked = rental.pause is not None
+    lease = None if asked else lease_ran_out(rental, now)
+    why = lease or f"Vast reports {row.status}; its disk still exists and bills"
+    rid = rental.rental_id
+    stopped = ev.InstanceStopped(rental_id=rid, at=now, why=why, asked=asked)
+    if lease is None or rental.ending is not None:
+        return [stopped]
+    return [stopped, ev.EndDecided(rental_id=rid, at=now, trigger=Trigger.LEASE, why=lease)]
 
 
 def _is_back(rental: Rental, seen: Sighting, row: Instance) -> bool:

@@ -175,6 +175,8 @@ class Rental(Struct, frozen=True, kw_only=True):
     ready_at: float | None = None
     ended_at: float | None = None
     deadline_at: float | None = None  # wall clock; None until the create was sent
+    lease_until: float | None = None  # when its guard would end it; None: never armed
+    lease_asked_until: float | None = None  # the user wants it to last that long without vastd
     ending: Ending | None = None
     end_detail: str | None = None
     rates: tuple[RateSegment, ...] = ()

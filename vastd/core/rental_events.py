@@ -80,6 +80,18 @@ class BecameReady(RentalEvent, frozen=True, kw_only=True, tag="became_ready"):
     driver_version: str | None = None
 
 
+class LeaseRenewed(RentalEvent, frozen=True, kw_only=True, tag="lease_renewed"):
+    """The machine's guard was told to let it be until `until` (our clock), and that was read back."""
+
+    until: float
+
+
+class LeaseAsked(RentalEvent, frozen=True, kw_only=True, tag="lease_asked"):
+    """The user wants the lease to reach at least to `until`, whether vastd runs or not."""
+
+    until: float
+
+
 class JobBegan(RentalEvent, frozen=True, kw_only=True, tag="job_began"):
     """A job occupies the machine."""
 

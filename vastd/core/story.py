@@ -118,6 +118,12 @@ def _of_rental(event: ev.RentalEvent) -> Line:
             return Line(text=f"job {job_id} runs on it")
         case ev.JobLeft(job_id=job_id):
             return Line(text=f"job {job_id} ended; collecting")
+        case ev.LeaseRenewed(until=until):
+            return Line(
+                text=f"its guard ends it at {shown(until)} if vastd does not renew the lease"
+            )
+        case ev.LeaseAsked(until=until):
+            return Line(text=f"its lease shall reach to {shown(until)}, as the user wanted")
         case ev.CollectVerified():
             return Line(text="what exists of the declared outputs is home and verified")
         case ev.CollectFailed(why=why):

@@ -22,6 +22,8 @@ _NOTES: Final = (
     ev.Quarantined,
     ev.KeyAttached,
     ev.PolicyChanged,
+    ev.LeaseRenewed,
+    ev.LeaseAsked,
     # A late word of a request that was under way when something else was decided.
     ev.StopTried,
     ev.StartTried,
@@ -151,6 +153,7 @@ TRANSITIONS: Final[Mapping[Phase, _Row]] = {
         ev.DestroyTried: Phase.GONE,
         ev.StopTried: Phase.GONE,
         ev.StartTried: Phase.GONE,
+        ev.LeaseRenewed: Phase.GONE,
         ev.CollectFailed: Phase.GONE,
         ev.Warned: Phase.GONE,
         ev.Quarantined: Phase.GONE,

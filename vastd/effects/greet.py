@@ -18,13 +18,13 @@ FIRST_RETRY_S: Final = 1.0  # guess: sshd comes up seconds after Vast says "runn
 async def greet(shell: Shell, rental_id: str) -> None:
     """Try until SSH answers and the GPUs are there, then record that the machine is ready.
 
-    It is never ended for its silence, as a new one would be: its disk may hold the only copy of
+    It is never ended for its silence or for want of a guard, as a new one would be: its disk may hold the only copy of
     something. That it is silent is told like that of any machine.
     """
     spacing_s = FIRST_RETRY_S
     while True:
         try:
-            facts = await look(shell, shell.ledger.rental(rental_id))
+            facts = await look(shell, shell.ledger.rental(rental_id), armed=False)
         except SshError as exc:
             unreached(shell, rental_id, exc)
         except HardwareMismatch as exc:

@@ -7,7 +7,14 @@ import trio
 
 from vastd.core import events as ev
 from vastd.core.rental import Phase, Rental, Trigger
-from vastd.errors import HardwareMismatch, ProviderError, SshAuthRejected, SshError
+from vastd.effects.lease import hold
+from vastd.errors import (
+    GuardNotArmed,
+    HardwareMismatch,
+    ProviderError,
+    SshAuthRejected,
+    SshError,
+)
 from vastd.jobs.port import BoxFacts, BoxTarget
 from vastd.shell import Shell
 
@@ -33,7 +40,7 @@ async def verify(shell: Shell, rental_id: str) -> None:
     while True:
         rental = shell.ledger.rental(rental_id)
         try:
-            facts = await look(shell, rental)
+            facts = await look(shell, rental, armed=shell.limits.lease.required)
         except SshAuthRejected as exc:
             if not await _attach_key(shell, rental, exc):
                 return
@@ -54,16 +61,23 @@ async def verify(shell: Shell, rental_id: str) -> None:
         spacing_s *= 2
 
 
-async def look(shell: Shell, rental: Rental) -> BoxFacts:
-    """Return what the machine is, proven to be what was ordered and ready for work.
+async def look(shell: Shell, rental: Rental, *, armed: bool) -> BoxFacts:
+    """Return what the machine is, proven to be what was ordered, ready for work, and `armed`:
+    bounded in what it costs by its own guard.
 
     Raises:
-        SshError, HardwareMismatch: it cannot be asked, or is another one.
+        SshError, HardwareMismatch: it cannot be asked or armed, or is another one.
     """
     async with shell.boxes.open(target(shell, rental)) as box:
         facts = await box.probe()
         _check(rental, facts)
         await box.prepare()
+        try:
+            await hold(shell, rental, box)
+        except GuardNotArmed as exc:
+            if armed:
+                raise
+            _log.error("rental=%s goes on without a guard: %s", rental.rental_id, exc)
     return facts
 
 

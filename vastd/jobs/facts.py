@@ -7,6 +7,7 @@ A line the runner cannot have printed is a bug or a broken machine, and is said 
 import re
 from typing import Final
 
+from vastd.core.lease import LeaseFacts
 from vastd.errors import HardwareMismatch, RemoteCommandFailed
 from vastd.jobs.heartbeat import parse_heartbeat
 from vastd.jobs.port import BoxFacts, BoxJobState, Endpoint, GpuFacts, JobSnapshot
@@ -70,6 +71,27 @@ def parse_snapshot(body: bytes) -> JobSnapshot:
         box_heartbeat_at=_whole(fields, "heartbeat_at"),
         gpu_util=sum(loads) / len(loads) if loads else None,
         disk_free_bytes=None if free is None else free * _KIB,
+    )
+
+
+def parse_lease(body: bytes) -> LeaseFacts:
+    """Return what a machine says of its lease.
+
+    Raises:
+        RemoteCommandFailed: the answer is not one.
+    """
+    fields = _fields(body)
+    expiry, hard = _whole(fields, "expiry"), _whole(fields, "hard")
+    return LeaseFacts(
+        box_clock=float(_required(fields, "clock")),
+        box_expiry=None if expiry is None else float(expiry),
+        box_hard=None if hard is None else float(hard),
+        on_expiry=_first(fields, "on_expiry") or "",
+        uncollected=tuple((_first(fields, "uncollected") or "").split()),
+        guard_pid=_whole(fields, "guard"),
+        instance=_first(fields, "instance"),
+        has_key=_first(fields, "key") is not None,
+        tool=_first(fields, "tool"),
     )
 
 

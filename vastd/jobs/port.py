@@ -18,6 +18,7 @@ from typing import Protocol
 
 from msgspec import Struct, field
 
+from vastd.core.lease import LeaseFacts, LeaseTerms
 from vastd.core.market import Instance
 
 Progress = Callable[[str, int, int | None, str], None]
@@ -185,6 +186,15 @@ class Box(Protocol):
 
     async def prepare(self) -> None:
         """Make the workspace, install the runner, switch off the login tmux. Repeatable."""
+        ...
+
+    async def hold_lease(self, terms: LeaseTerms) -> LeaseFacts:
+        """Tell the machine's guard its lease, starting the guard if it does not run; return what is
+        in force there, read back.
+
+        Raises:
+            SshError: unknown whether the lease was renewed; repeat.
+        """
         ...
 
     async def push_project(self, source: ProjectSource, progress: Progress) -> SyncReport:

@@ -47,7 +47,7 @@ class RemoteShell:
     def __init__(self, connection: SshConnection, workspace: str, runner: str) -> None:
         self.connection = connection
         self.workspace = workspace
-        self._runner = runner
+        self.runner = runner
         digest = hashlib.sha256(runner.encode()).hexdigest()[:12]
         # One file per version, so that an upgrade never edits a script that is running.
         self.runner_path = f"{workspace}/.vastd/runner-{digest}.sh"
@@ -59,8 +59,9 @@ class RemoteShell:
         *arguments: str,
         timeout_s: float = _CALL_TIMEOUT_S,
         limit_bytes: int = 256 * 1024,
+        library: str = "",
     ) -> bytes:
-        """Run a function of the runner and return what it printed.
+        """Run a function of the runner, or of `library` behind it, and return what it printed.
 
         Raises:
             RemoteCommandFailed: it ended with another code than 0, or commands do not run.
@@ -68,7 +69,7 @@ class RemoteShell:
         """
         nonce = secrets.token_hex(8)
         words = shlex.join(["vastd_framed", nonce, function, *arguments])
-        script = f"{self._runner}\n{words} </dev/null\n"
+        script = f"{self.runner}\n{library}\n{words} </dev/null\n"
         command = bounded("exec /bin/sh -s", timeout_s)
         answer = await self._ask(command, script.encode(), nonce, timeout_s, limit_bytes)
         return _expect_success(answer, function)
@@ -97,7 +98,7 @@ class RemoteShell:
         answer = await self.pipe(
             'cat >"$1.tmp.$$" && mv -f "$1.tmp.$$" "$1"',
             self.runner_path,
-            stdin=self._runner.encode(),
+            stdin=self.runner.encode(),
         )
         _expect_success(answer, "installing the runner")
 

@@ -133,6 +133,9 @@ vastd_start() { # WORKSPACE JOB RUNNER HEARTBEAT GPUS ENV COMMAND; - stands for 
       vastd_put "$start_dir/heartbeat_path" "$4" && vastd_put "$start_dir/gpus" "$5" &&
         vastd_put "$start_dir/env" "$6" && vastd_put "$start_dir/command" "$7"
     ) || return 1
+    # Should the lease run out (guard.sh), this machine is stopped, not destroyed: its results are
+    # not home. A full disk must not keep the job from starting; the next renewal makes up for it.
+    (umask 077 && mkdir -p "$HOME/.vastd/uncollected" && : >"$HOME/.vastd/uncollected/$2") 2>/dev/null
     vastd_launch "$1" "$2" "$3" || return 1
   fi
   vastd_wait_for "$start_dir" 200 && return 0

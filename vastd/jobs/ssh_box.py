@@ -3,10 +3,12 @@
 import shlex
 from pathlib import Path
 
+from vastd.core.lease import LeaseFacts, LeaseTerms
 from vastd.errors import InvalidRequest
 from vastd.jobs import collect, paths_copy, sync
 from vastd.jobs.carrier import Carrier
-from vastd.jobs.facts import parse_facts, parse_snapshot
+from vastd.jobs.facts import parse_facts, parse_lease, parse_snapshot
+from vastd.jobs.guard import core_text, guard_text, hold_arguments
 from vastd.jobs.paths import check_job_id
 from vastd.jobs.port import (
     BoxFacts,
@@ -47,6 +49,14 @@ class SshBox:
     async def prepare(self) -> None:
         await self._shell.install()
         self._installed = True
+
+    async def hold_lease(self, terms: LeaseTerms) -> LeaseFacts:
+        guard = guard_text()
+        # What ends the jobs needs the runner's functions, whatever becomes of the runner's file.
+        whole = f"{self._shell.runner}\n{guard}"
+        arguments = hold_arguments(terms, core_text(), whole, self._shell.workspace)
+        body = await self._shell.call("vastd_lease_hold", *arguments, library=guard)
+        return parse_lease(body)
 
     async def push_project(self, source: ProjectSource, progress: Progress) -> SyncReport:
         await self._ensure_prepared()

@@ -61,6 +61,7 @@ TABLE: Final[dict[type[VastdError], Row]] = {
     errors.RemoteCommandFailed: Row(
         ErrorCode.HOST_FAILED, "remote_command_failed", exit_code=ExitCode.FAILED
     ),
+    errors.GuardNotArmed: Row(ErrorCode.HOST_FAILED, "guard_not_armed"),
     errors.HardwareMismatch: Row(ErrorCode.HOST_FAILED, "hardware_mismatch"),
     errors.TransferFailed: Row(ErrorCode.COLLECT_FAILED, "transfer_failed", retryable=True),
     errors.UnsafePath: Row(ErrorCode.POLICY_REFUSED, "unsafe_path"),

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from vastd.core.lease import LeaseFacts, LeaseTerms
 from vastd.errors import HardwareMismatch, RemoteCommandFailed, TransferFailed
 from vastd.jobs.port import (
     BoxFacts,
@@ -88,6 +89,17 @@ class SimBox:
                 )
 
         await self._connection.carry_out(Point.BOX_PREPARE, effect)
+
+    async def hold_lease(self, terms: LeaseTerms) -> LeaseFacts:
+        """Renew the lease; see the port."""
+
+        def effect(_: Fault | None) -> LeaseFacts:
+            now = self._boxes.now()
+            guard = self._boxes.guard(self._contract, terms.lease_s)
+            guard.renew(terms, now)
+            return guard.facts(now, self._boxes.skew_s(self._contract))
+
+        return await self._connection.carry_out(Point.BOX_LEASE, effect)
 
     def _require_space(self, what: str) -> None:
         if self._contract.trouble.disk_full:

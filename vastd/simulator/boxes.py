@@ -11,6 +11,7 @@ import hashlib
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import Final, TypeVar
 
 import trio
@@ -30,6 +31,7 @@ from vastd.simulator.box_disk import SimDisk
 from vastd.simulator.box_jobs import SimJob
 from vastd.simulator.contracts import Contract
 from vastd.simulator.faults import Fault, FaultKind, Faults, Point
+from vastd.simulator.guards import SimGuard
 from vastd.simulator.market import Market
 from vastd.simulator.stages import Stage
 
@@ -82,6 +84,7 @@ class SimBoxes:
         self._connections: dict[int, Connection] = {}  # by instance id
         self._disks: dict[tuple[int, int], SimDisk] = {}  # by instance id and disk id
         self._jobs: dict[tuple[int, int, str], SimJob] = {}  # by instance id, disk id, job id
+        market.world.models_guards = True
         self.opened = 0  # connections made, for tests of sharing
 
     def cut(self) -> None:
@@ -214,10 +217,32 @@ class SimBoxes:
         """Return a job of the disk an instance has now."""
         return self._jobs.get((contract.instance_id, contract.disk_id, job_id))
 
+    def guard(self, contract: Contract, lease_s: float) -> SimGuard:
+        """Return the guard of a machine, started by us if its start script did not."""
+        if contract.guard is None:
+            contract.guard = SimGuard(contract, lease_s)
+            contract.guard.came_up(self.now())
+        contract.guard.end_jobs = partial(self._end_jobs, contract)
+        return contract.guard
+
+    def _end_jobs(self, contract: Contract, term_at: float, kill_at: float) -> float:
+        """Do what the guard does to the jobs of the container's run."""
+        running = [
+            job
+            for job in self.jobs_on(contract)
+            if job.boot_id == contract.boot_id and job.ended_at(term_at) is None
+        ]
+        for job in running:
+            job.signal("TERM", term_at)
+            job.signal("KILL", kill_at)
+        return max((job.planned_end() for job in running), default=term_at)
+
     def start(self, contract: Contract, order: JobOrder) -> SimJob:
         """Start a job unless it was started on this disk before."""
         key = (contract.instance_id, contract.disk_id, order.job_id)
         if key not in self._jobs:
+            if contract.guard is not None:
+                contract.guard.uncollected.add(order.job_id)  # as the runner notes it
             self._jobs[key] = SimJob(order, contract, self.now(), pid=1_000 + len(self._jobs))
             self._tell_load(contract)
         return self._jobs[key]

@@ -14,6 +14,7 @@ from msgspec import Struct, field
 
 from vastd.core.money import Micros
 from vastd.simulator.billing import BillKind, Meter
+from vastd.simulator.guards import SimGuard
 from vastd.simulator.machines import Chunk, Machine, disk_micros_h
 from vastd.simulator.stages import BILLS_GPU, BILLS_NO_DISK, HOLDS_GPUS, UP, Stage, Trouble
 
@@ -101,6 +102,7 @@ class Contract:
         self.runs: list[Run] = []
         self.direct_port: int | None = None  # host port of 22/tcp while up
         self.access: Access | None = None  # where the service really listens
+        self.guard: SimGuard | None = None  # in memory only; real machines run the scripts
         self.meter = Meter()
         self._scale = scale
         self._plan: list[Step] = []
@@ -336,6 +338,8 @@ class Contract:
             for call in self.on_first_run:
                 call(at)
             self.on_first_run.clear()
+            if self.guard is not None:
+                self.guard.came_up(at)
             if self.has_direct_port:
                 self.direct_port = _port(self.instance_id, self.boot_id)
         if stage in (Stage.EXITED, Stage.STOPPED) and self.intended == "stopped":

@@ -34,6 +34,7 @@ class Point(StrEnum):
     BOX_OPEN = "box.open"
     BOX_PROBE = "box.probe"
     BOX_PREPARE = "box.prepare"
+    BOX_LEASE = "box.lease"
     BOX_PUSH = "box.push"
     BOX_START_JOB = "box.start_job"
     BOX_SNAPSHOT = "box.snapshot"

@@ -15,6 +15,7 @@ from vastd.core.money import SECONDS_PER_HOUR, Micros
 from vastd.simulator.accounts import MarketAccount
 from vastd.simulator.agenda import Agenda
 from vastd.simulator.contracts import Contract, RentOrder, Stage
+from vastd.simulator.guards import SimGuard, lease_in
 from vastd.simulator.machines import Chunk, Machine
 from vastd.simulator.shelf import Shelf
 
@@ -45,6 +46,7 @@ class World:
         self.agenda = Agenda()
         self.contracts: dict[int, Contract] = {}  # by instance id, ascending, ended ones too
         self.live: dict[int, Contract] = {}  # by instance id, ascending
+        self.models_guards = False  # whether `onstart` is understood instead of run
         self.floors: dict[int, Micros] = {}  # machine id -> going bid per GPU and hour, if moved
         self._clock = clock
         self._now = clock()
@@ -70,6 +72,8 @@ class World:
         """Return when the next planned event is due, epoch seconds, or None."""
         times = [at for c in self.live.values() if (at := c.next_at()) is not None]
         times += [c.machine.end_at for c in self.live.values() if not c.ended]
+        guards = [c.guard for c in self.live.values() if c.guard is not None]
+        times += [at for guard in guards if (at := guard.next_at()) is not None]
         times += [at for at in (self.agenda.next_at(), self._broke_at()) if at is not None]
         return min(times, default=None)
 
@@ -86,6 +90,8 @@ class World:
         for contract in list(self.live.values()):
             while contract.step_due(now):
                 pass
+            if contract.guard is not None:
+                contract.guard.step(now)
             if not contract.ended and contract.machine.end_at <= now:
                 contract.ended = True
                 contract.halt(now, message="the contract of the host has ended")
@@ -200,5 +206,7 @@ class World:
             keys=[key.public_key for key in self.account.ssh_keys],
             foreign=foreign,
         )
+        if self.models_guards and (lease_s := lease_in(order.onstart)) is not None:
+            contract.guard = SimGuard(contract, lease_s)
         self.contracts[instance_id] = self.live[instance_id] = contract
         return contract

@@ -16,6 +16,7 @@ MODULE_OF: Final[dict[str, str]] = {
     "offer": "offer",
     "rental": "rental",
     "policy": "policy",
+    "lease": "lease",
     "reconcile": "rental",
     "job": "job",
     "setup": "setup",

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
-from vastd.core import alarms, billing, cap_watchdogs, story
+from vastd.core import alarms, billing, cap_watchdogs, lease, story
 from vastd.core import events as ev
 from vastd.core.instants import maybe, rfc3339
 from vastd.core.job import Job
@@ -69,6 +69,8 @@ def rental_view(
         wanted=_wanted(rental),
         stopped_at=maybe(rental.phase_since if rental.phase is Phase.STOPPED else None),
         storage_dph_usd=to_usd(billing.storage_rate(rental, row)) if live else None,
+        lease_expires_at=maybe(rental.lease_until) if live else None,
+        lease_armed=lease.armed(rental, now) if rental.ready_at is not None and live else None,
         budget_usd=None if rental.policy.budget is None else to_usd(rental.policy.budget),
         ssh=ssh_view(row) if live else None,
         status=row.status if row and live else None,
