@@ -145,14 +145,24 @@ class Supervisor:
             _log.warning("rental=%s %s: %s", action.rental_id, action.watchdog, action.why)
             self._commit(
                 ev.Warned(
-                    rental_id=action.rental_id, at=now, watchdog=action.watchdog, why=action.why
+                    rental_id=action.rental_id,
+                    at=now,
+                    watchdog=action.watchdog,
+                    why=action.why,
+                    rule=action.rule,
+                    inputs=action.inputs,
                 )
             )
             return
         _log.warning("rental=%s ends: %s: %s", action.rental_id, action.trigger, action.why)
         self._commit(
             ev.EndDecided(
-                rental_id=action.rental_id, at=now, trigger=action.trigger, why=action.why
+                rental_id=action.rental_id,
+                at=now,
+                trigger=action.trigger,
+                why=action.why,
+                rule=action.rule,
+                inputs=action.inputs,
             )
         )
 

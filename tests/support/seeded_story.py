@@ -17,7 +17,7 @@ from trio.testing import MockClock
 
 from support import time_faults
 from support.daemon_in_memory import EPOCH, OWNER8, Daemon, Lab
-from vastd.core import billing, money, spending, story
+from vastd.core import billing, cost_spans, money, spending, story
 from vastd.core import events as ev
 from vastd.core.job import JobState
 from vastd.core.labels import claim_text, read_claim
@@ -508,6 +508,10 @@ class Story:
     def _check_money(self, ledger) -> None:  # type: ignore[no-untyped-def]
         """Spend stays within the cap plus one poll and the time nobody could act."""
         for rental in ledger.rentals.values():
+            now = rental.ended_at or rental.phase_since
+            told = cost_spans.spans(rental, ledger.jobs_of(rental.rental_id), now)
+            if sum(span.cost for span in told) != billing.cost(rental, now):
+                self._fail(f"the parts of {rental.rental_id}'s bill do not add up")
             if rental.instance_id is None or rental.policy.budget is None:
                 continue
             billed = self.lab.market.billed(rental.instance_id)

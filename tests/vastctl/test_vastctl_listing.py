@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from msgspec import structs
 from msgspec.json import decode, encode
 
@@ -223,6 +224,105 @@ what the watchdogs would do
         "  idle       not armed: collect, destroy\n             looks at GPU use; limit 20m\n"
         in every
     )
+
+
+def test_explain_tells_what_the_money_bought_why_it_was_decided_and_what_is_not_known(
+    vastctl: Callable[..., Any], daemon: Any, make: Any
+) -> None:
+    piece, dog = rental.CostPieceView, rental.WatchdogView
+    story = rental.ExplainView(
+        rental=make.rental(waiting="ends because it was idle (idle); brings results home first"),
+        timeline=[
+            rental.StepView(
+                at="2026-11-30T11:59:00Z", kind="end_decided", severity="warning", cost_usd=0.15,
+                text="it ends (idle): idle for 1200 s", rule="idleness: GPU use; limit 1200 s",
+                inputs={"gpu_util": 0.0, "quiet_since": "2026-11-30T11:39:00Z", "said": "idle"},
+            ),
+        ],
+        bill=rental.BillView(
+            cost_usd=0.156, waste_usd=0.1, seen_at="2026-11-30T11:59:48Z",
+            pieces=[
+                piece(kind="loading", seconds=60, cost_usd=0.001),
+                piece(kind="run", seconds=540, cost_usd=0.055),
+                piece(kind="idle", seconds=1200, cost_usd=0.1, waste_usd=0.1),
+            ],
+        ),
+        watchdogs=[
+            dog(
+                name="heartbeat", title="heartbeat of the job", watches="age of it", limit="600 s",
+                action="end it", why="the job was not looked at yet", state="unknown",
+            ),
+            dog(
+                name="idle", title="idleness", watches="GPU use", limit="1200 s", action="end it",
+                fires_at="2026-11-30T11:59:00Z", why="idle for 1200 s", state="waiting",
+            ),
+            dog(name="x", title="SSH", watches="y", limit="z", action="warn", why="off", state="off"),
+        ],
+    )  # fmt: skip
+    daemon.on("rental.explain", story)
+
+    assert (
+        vastctl("explain", "r-1").out
+        == """\
+lab (r-1): running a job, RTX_4090, $0.312/h
+it ends because it was idle (idle); brings results home first
+
+what happened
+  11:59:00  $0.1500 ! it ends (idle): idle for 1200 s
+                        rule: idleness: GPU use; limit 1200 s (gpu util 0; quiet since 11:39:00)
+
+what it cost
+  FOR             TIME     COST   WASTED
+  loading        1m00s  $0.0010        -
+  run            9m00s  $0.0550        -
+  idle, no job  20m00s  $0.1000  $0.1000
+  in all        30m00s  $0.1560  $0.1000
+  at most: Vast showed it last 12s ago, since then it is counted at the same rate
+
+what the watchdogs would do
+  idleness              due, waits for evidence 1m00s over (11:59:00): end it
+                        looks at GPU use; limit 20m; idle for 20m
+  heartbeat of the job  when is not known: end it
+                        looks at age of it; limit 10m; the job was not looked at yet
+"""
+    )
+
+
+@pytest.mark.parametrize(
+    ("phase", "seen_at", "text"),
+    [
+        ("gone", None, "at most: counted until it was proven that nothing bills"),
+        (
+            "ready",
+            None,
+            "at most: counted on at the rate Vast showed last, before vastd was started",
+        ),
+    ],
+)
+def test_explain_says_how_sure_the_sum_is(
+    vastctl: Callable[..., Any], daemon: Any, make: Any, phase: str, seen_at: str | None, text: str
+) -> None:
+    bill = rental.BillView(
+        cost_usd=0.1, waste_usd=0.1, waste_why="no job ever started on it", seen_at=seen_at,
+        pieces=[rental.CostPieceView(kind="loading", seconds=9, cost_usd=0.1, waste_usd=0.1)],
+    )  # fmt: skip
+    daemon.on("rental.explain", rental.ExplainView(rental=make.rental(phase=phase), bill=bill))
+
+    told = vastctl("explain", "r-1").out
+
+    assert text in told
+    assert "all of it bought nothing: no job ever started on it" in told
+
+
+def test_a_machine_that_shall_end_says_in_the_list_what_it_waits_for(
+    vastctl: Callable[..., Any], daemon: Any, make: Any
+) -> None:
+    held = make.rental(waiting="ends because of x; waits for SSH, silent for 40 s")
+    daemon.on("rental.list", rental.RentalListView(rentals=[held], inventory=FRESH))
+    daemon.on("rental.get", held)
+
+    assert "lab: ends because of x; waits for SSH, silent for 40 s\n" in vastctl("ls").out
+    assert "waits        ends because of x; waits for SSH" in vastctl("show", "r-1").out
 
 
 def test_an_ended_machine_has_neither_watchdogs_nor_a_deadline(

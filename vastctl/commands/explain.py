@@ -1,4 +1,4 @@
-"""`explain`: one machine's story, its cost by phase, and what would happen next and when."""
+"""`explain`: one machine's story, what its money was spent on, and what would happen next and when."""
 
 from argparse import ArgumentParser
 from textwrap import wrap
@@ -12,7 +12,7 @@ from vastd_protocol.errors import ExitCode
 from vastd_protocol.methods import policy
 from vastd_protocol.methods import rental as rentals
 from vastd_protocol.methods.policy import EndingsView
-from vastd_protocol.methods.rental import ExplainView, WatchdogView
+from vastd_protocol.methods.rental import BillView, ExplainView, StepView, WatchdogView
 
 EXAMPLES: Final = """\
   vastctl explain r-1
@@ -20,6 +20,12 @@ EXAMPLES: Final = """\
   vastctl explain --endings       how a machine ends, for every reason and situation"""
 
 _HAS_WARNED: Final = "has warned already"  # vastd's words for a watchdog that only warns once
+_STANDING: Final = {
+    "warned": _HAS_WARNED,
+    "unknown": "when is not known",
+    "frozen": "waits for your network",
+}
+_SURE_CHARS: Final = 4  # guess: what is that long and occurs, is meant
 _MARKS: Final = {"info": " ", "warning": "!", "error": "x"}
 
 
@@ -88,19 +94,85 @@ def explain_lines(ctx: Context, story: ExplainView) -> list[str]:
     gpu = words.gpu(rental.gpu_name, rental.num_gpus)
     head = f"{rental.name} ({rental.rental_id}): {words.phase(rental.phase)}, {gpu}"
     lines = [bold(f"{head}, {words.rate(rental.dph_usd)}")]
+    if rental.waiting is not None:
+        lines.append(
+            f"it {rental.waiting}" if rental.waiting.startswith("ends") else rental.waiting
+        )
     if story.timeline:
-        lines += ["", bold("what happened")]
-        for step in story.timeline:
-            job = f" [{step.job_id}]" if step.job_id else ""
-            mark = _MARKS.get(step.severity, " ")
-            lines.append(f"  {words.clock(step.at)} {mark} {step.text}{job}")
-    if story.phases:
+        lines += ["", bold("what happened"), *_timeline(ctx, story)]
+    if story.bill is not None and story.bill.pieces:
+        lines += ["", bold("what it cost"), *_bill_lines(ctx, story, story.bill)]
+    elif story.phases:
         lines += ["", bold("what it cost"), *_cost_lines(story)]
     dogs = story.watchdogs if ctx.args.all else _awake(story)
     if dogs or rental.phase != "gone":
         lines += ["", bold("what the watchdogs would do")]
         lines += _watchdog_lines(dogs, ctx.now()) or ["  nothing is armed"]
     return lines + [f"warning: {warning}" for warning in rental.warnings]
+
+
+def _timeline(ctx: Context, story: ExplainView) -> list[str]:
+    """Return what happened and what it had cost by then; decisions with their rule and inputs."""
+    priced = any(step.cost_usd for step in story.timeline)
+    lines = []
+    for step in story.timeline:
+        job = f" [{step.job_id}]" if step.job_id else ""
+        mark = _MARKS.get(step.severity, " ")
+        spent = f" {words.money(step.cost_usd):>8}" if priced and step.cost_usd is not None else ""
+        lines.append(f"  {words.clock(step.at)}{spent} {mark} {step.text}{job}")
+        if step.rule is not None:
+            lines.append(f"  {'':8}{' ' * len(spent)}     rule: {step.rule}{_inputs(step)}")
+    return lines
+
+
+def _inputs(step: StepView) -> str:
+    known = ((key.replace("_", " "), _fact(value)) for key, value in step.inputs.items())
+    # What the sentence says already is not said twice; a short number may be part of another.
+    said = step.text.replace(":", " ").split()
+    facts = [
+        f"{key} {fact}"
+        for key, fact in known
+        if fact not in (said if len(fact) < _SURE_CHARS else step.text)
+    ]
+    return f" ({'; '.join(facts)})" if facts else ""
+
+
+def _fact(value: str | float | bool | None) -> str:
+    if isinstance(value, str) and words.epoch(value) is not None:
+        return words.clock(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _bill_lines(ctx: Context, story: ExplainView, bill: BillView) -> list[str]:
+    rows = [
+        (
+            words.kind(piece.kind),
+            words.span(piece.seconds),
+            words.money(piece.cost_usd),
+            words.money(piece.waste_usd) if piece.waste_usd else words.UNKNOWN,
+        )
+        for piece in bill.pieces
+    ]
+    seconds = sum(piece.seconds for piece in bill.pieces)
+    whole = (words.span(seconds), words.money(bill.cost_usd), words.money(bill.waste_usd))
+    rows.append(("in all", *whole))
+    lines = table(("FOR", "TIME", "COST", "WASTED"), rows, right=("TIME", "COST", "WASTED"))
+    found = [f"  {line}" for line in lines]
+    if bill.waste_why is not None:
+        found.append(f"  all of it bought nothing: {bill.waste_why}")
+    return [*found, f"  {_bound(ctx, story, bill)}"]
+
+
+def _bound(ctx: Context, story: ExplainView, bill: BillView) -> str:
+    """Return how sure the sum is: it is never below what Vast bills."""
+    if story.rental.phase == "gone":
+        return "at most: counted until it was proven that nothing bills"
+    if bill.seen_at is None:
+        return "at most: counted on at the rate Vast showed last, before vastd was started"
+    age = words.age(bill.seen_at, ctx.now())
+    return f"at most: Vast showed it last {age} ago, since then it is counted at the same rate"
 
 
 def _cost_lines(story: ExplainView) -> list[str]:
@@ -115,10 +187,17 @@ def _cost_lines(story: ExplainView) -> list[str]:
 
 
 def _awake(story: ExplainView) -> list[WatchdogView]:
-    """Return the watchdogs of a live machine that will fire or have warned."""
+    """Return the watchdogs of a live machine that will fire, have warned, or do not know when."""
     if story.rental.phase == "gone":
         return []
-    return [dog for dog in story.watchdogs if dog.fires_at or dog.why == _HAS_WARNED]
+    return [dog for dog in story.watchdogs if dog.fires_at or _standing(dog) is not None]
+
+
+def _standing(dog: WatchdogView) -> str | None:
+    """Return how it stands with a watchdog that names no instant; None when it has nothing to do."""
+    if dog.state in _STANDING:
+        return _STANDING[dog.state]
+    return _HAS_WARNED if dog.why == _HAS_WARNED else None
 
 
 def _watchdog_lines(dogs: list[WatchdogView], now: float) -> list[str]:
@@ -126,20 +205,20 @@ def _watchdog_lines(dogs: list[WatchdogView], now: float) -> list[str]:
         return []
     # The next to fire comes first; those that are not armed come last.
     ordered = sorted(dogs, key=lambda dog: words.epoch(dog.fires_at) or float("inf"))
-    fires = {dog.name: _fires(dog, now) for dog in ordered}
-    widest = max(len(name) for name in fires)
+    names = {dog.name: dog.title or dog.name for dog in ordered}
+    widest = max(len(name) for name in names.values())
     lines: list[str] = []
     for dog in ordered:
-        lines.append(f"  {dog.name:<{widest}}  {fires[dog.name]}: {dog.action}")
+        lines.append(f"  {names[dog.name]:<{widest}}  {_fires(dog, now)}: {dog.action}")
         about = f"looks at {dog.watches}; limit {words.without_seconds(dog.limit)}"
-        why = f"; {words.without_seconds(dog.why)}" if dog.fires_at else ""
+        told = dog.fires_at or dog.state in ("unknown", "frozen")
+        why = f"; {words.without_seconds(dog.why)}" if told else ""
         lines.append(f"  {'':<{widest}}  {about}{why}")
     return lines
 
 
 def _fires(dog: WatchdogView, now: float) -> str:
     if words.epoch(dog.fires_at) is None:
-        return (
-            _HAS_WARNED if dog.why == _HAS_WARNED else "not armed"
-        )  # then `why` only says so again
-    return f"{words.countdown(dog.fires_at, now)} ({words.clock(dog.fires_at)})"
+        return _standing(dog) or "not armed"  # then `why` only says so again
+    when = f"{words.countdown(dog.fires_at, now)} ({words.clock(dog.fires_at)})"
+    return f"due, waits for evidence {when}" if dog.state == "waiting" else when

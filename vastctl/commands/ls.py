@@ -49,6 +49,8 @@ def _lines(ctx: Context, listed: RentalListView) -> list[str]:
     else:
         lines.append("no machines")
     for rental in listed.rentals:
+        if rental.waiting is not None and rental.phase != "gone":
+            lines.append(f"{rental.name}: {rental.waiting}")
         lines += [f"warning: {rental.name}: {warning}" for warning in rental.warnings]
     return lines + inventory_lines(listed.inventory)
 

@@ -37,6 +37,7 @@ def rental_lines(rental: RentalView, now: float) -> list[str]:
         ("name", rental.name),
         ("rental", rental.rental_id),
         ("phase", _phase(rental)),
+        ("waits", rental.waiting or ""),
         ("instance", _text(rental.instance_id)),
         ("offer", _text(rental.offer_id)),
         ("machine", _text(rental.machine_id)),

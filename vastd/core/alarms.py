@@ -3,13 +3,15 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from vastd.core.job import Job, JobState
 from vastd.core.limits import Limits
 from vastd.core.observed import Sighting, World
 from vastd.core.pace import Pace
 from vastd.core.rental import Rental, Trigger
+
+Scalar = str | int | float | bool | None
 
 
 class Warn(Struct, frozen=True, kw_only=True):
@@ -19,6 +21,8 @@ class Warn(Struct, frozen=True, kw_only=True):
     rental_id: str
     watchdog: str
     why: str
+    rule: str = ""  # filled in by `watchdogs.check`, as are the facts it looked at
+    inputs: dict[str, Scalar] = field(default_factory=dict)
 
 
 class End(Struct, frozen=True, kw_only=True):
@@ -28,6 +32,8 @@ class End(Struct, frozen=True, kw_only=True):
     rental_id: str
     trigger: Trigger
     why: str
+    rule: str = ""
+    inputs: dict[str, Scalar] = field(default_factory=dict)
 
 
 Action = Warn | End

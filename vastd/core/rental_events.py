@@ -1,6 +1,6 @@
 """What can happen to a rental, as stored facts in the past tense. The rules are in `core/events.py`."""
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from vastd.core.money import Micros
 from vastd.core.rental import Blame, Policy, Rental, Trigger
@@ -160,6 +160,8 @@ class EndDecided(RentalEvent, frozen=True, kw_only=True, tag="end_decided"):
     force: bool = False
     collect: bool = True
     blame: Blame | None = None  # None: what follows from the trigger
+    rule: str = ""  # of the watchdog that decided, and the facts it looked at
+    inputs: dict[str, str | int | float | bool | None] = field(default_factory=dict)
 
 
 class DestroyDecided(RentalEvent, frozen=True, kw_only=True, tag="destroy_decided"):
@@ -207,6 +209,8 @@ class Warned(RentalEvent, frozen=True, kw_only=True, tag="warned"):
 
     watchdog: str
     why: str
+    rule: str = ""
+    inputs: dict[str, str | int | float | bool | None] = field(default_factory=dict)
 
 
 class Quarantined(RentalEvent, frozen=True, kw_only=True, tag="quarantined"):

@@ -5,14 +5,13 @@ from typing import Final
 from msgspec import Struct, field
 
 from vastd.core import events as ev
+from vastd.core.alarms import Scalar
 from vastd.core.instants import plural, rfc3339, shown, size, span
 from vastd.core.job import Job
 from vastd.core.money import show, show_rate, to_usd
 from vastd.core.rental import Rental
 from vastd.core.setup import steps
 from vastd.core.spending import Admission
-
-Scalar = str | int | float | bool | None
 
 
 class Line(Struct, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from vastd.core import billing, money
+from vastd.core import billing, money, watchdog_words
 from vastd.core.alarms import Action, Alarm, Watch, Watchdog, end, warn
 from vastd.core.boot_watchdogs import BOOT_DOGS
 from vastd.core.limits import COLLECT_TRIES
@@ -249,7 +249,7 @@ ALL: Final = (
         check=idle,
         watches="GPU use of a machine without a job",
         limit=lambda w: f"{_idle_limit(w):.0f} s",
-        action="collect and destroy if idle_s was set, else warn",
+        action="collect and destroy if an idle limit was set, else warn",
         silence=True,
     ),
     Watchdog(
@@ -291,8 +291,8 @@ def check(
 
     The second value is `math.inf` when no alarm is pending.
     """
-    alarms = [a for watch in watches for dog in dogs if (a := dog.look(watch)) is not None]
-    ripe = (a for a in alarms if a.at <= now and a.proven)
-    due = sorted(ripe, key=lambda a: a.action.gravity, reverse=True)
-    wake_at = min((a.at for a in alarms if a.at > now), default=math.inf)
-    return [a.action for a in due], wake_at
+    found = [(a, d, w) for w in watches for d in dogs if (a := d.look(w)) is not None]
+    ripe = [(a.action, d, w) for a, d, w in found if a.at <= now and a.proven]
+    due = sorted(ripe, key=lambda each: each[0].gravity, reverse=True)
+    wake_at = min((a.at for a, *_ in found if a.at > now), default=math.inf)
+    return [watchdog_words.reasoned(dog, action, watch, now) for action, dog, watch in due], wake_at

@@ -12,6 +12,7 @@ from vastd.core import events as ev
 from vastd.core.job import Job, Needs
 from vastd.core.money import Micros
 from vastd.core.rental import Policy, Rental
+from vastd.core.waiting import waiting
 from vastd.defaults import Defaults
 from vastd.poller import Poller
 from vastd.rpc.dispatch import Call
@@ -122,13 +123,11 @@ class Context:
     def show_rental(self, rental: Rental) -> RentalView:
         """Return a rental as clients see it."""
         shell = self.shell
-        return rental_view(
-            rental,
-            shell.ledger.jobs_of(rental.rental_id),
-            shell.observed.world.of(rental.rental_id),
-            shell.wall_clock(),
-            shell.ledger.write_error,
-        )
+        jobs, world = shell.ledger.jobs_of(rental.rental_id), shell.observed.world
+        now = shell.wall_clock()
+        held_up = waiting(rental, jobs, world, shell.limits, now)
+        seen = world.of(rental.rental_id)
+        return rental_view(rental, jobs, seen, now, shell.ledger.write_error, held_up)
 
     def show_job(self, job: Job) -> JobView:
         """Return a job as clients see it."""

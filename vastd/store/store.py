@@ -173,7 +173,9 @@ class Store:
     def events_of(
         self, *, rental_id: str | None = None, job_id: str | None = None
     ) -> list[StoredEvent]:
-        """Return all events of a rental or a job, oldest first."""
+        """Return all events of a rental, a job, or (without either) of vastd itself, oldest first."""
+        if rental_id is None and job_id is None:
+            return self._events("rental_id IS NULL AND job_id IS NULL ORDER BY cursor", ())
         if rental_id is not None:
             return self._events("rental_id = ? ORDER BY cursor", (rental_id,))
         return self._events("job_id = ? ORDER BY cursor", (job_id,))

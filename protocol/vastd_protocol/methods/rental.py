@@ -55,6 +55,7 @@ class RentalView(View, frozen=True, kw_only=True):
     unfinished_jobs: list[str] = field(default_factory=list)  # of `jobs`
     last_heartbeat_at: str | None = None
     gpu_util: float | None = None
+    waiting: str | None = None  # why it ends, and what holds that up; null while it does not end
     warnings: list[str] = field(default_factory=list)
 
 
@@ -181,6 +182,9 @@ class StepView(View, frozen=True, kw_only=True):
     text: str
     severity: str = "info"
     job_id: str | None = None
+    cost_usd: float | None = None  # what the machine had cost by then
+    rule: str | None = None  # of a decision vastd made by itself, and the facts it was made by
+    inputs: dict[str, str | int | float | bool | None] = field(default_factory=dict)
 
 
 class PhaseCostView(View, frozen=True, kw_only=True):
@@ -189,6 +193,39 @@ class PhaseCostView(View, frozen=True, kw_only=True):
     phase: str
     seconds: float
     cost_usd: float
+
+
+class CostPieceView(View, frozen=True, kw_only=True):
+    """What one kind of time took, cost and wasted. `kind`: as in `cost.report`."""
+
+    kind: str
+    seconds: float
+    cost_usd: float
+    waste_usd: float = 0.0
+
+
+class SpanView(View, frozen=True, kw_only=True):
+    """One span of a machine's life."""
+
+    kind: str
+    since: str
+    until: str
+    cost_usd: float
+
+
+class BillView(View, frozen=True, kw_only=True):
+    """What the money was spent on. `pieces` and `spans` add up to `cost_usd` to the micro-dollar.
+
+    It is a bound: since the newest listing (`seen_at`) it counts on at the rate seen last, and a
+    machine that is gone is counted until that was proven. Vast's invoice is never above it.
+    """
+
+    cost_usd: float = 0.0
+    waste_usd: float = 0.0
+    waste_why: str | None = None  # why all of it bought nothing; null: see `pieces`
+    seen_at: str | None = None  # null: not listed since vastd started
+    pieces: list[CostPieceView] = field(default_factory=list)
+    spans: list[SpanView] = field(default_factory=list)
 
 
 class WatchdogView(View, frozen=True, kw_only=True):
@@ -200,6 +237,11 @@ class WatchdogView(View, frozen=True, kw_only=True):
     fires_at: str | None = None  # null: not armed now
     action: str
     why: str
+    title: str | None = None  # its name in words
+    # armed: fires at `fires_at`; waiting: due, and it waits for evidence; warned; unknown: `why` says
+    # what it would have to know; frozen: our own network is down; off: nothing for it to do now.
+    state: str | None = None
+    inputs: dict[str, str | int | float | bool | None] = field(default_factory=dict)
 
 
 class ExplainView(View, frozen=True, kw_only=True):
@@ -209,6 +251,7 @@ class ExplainView(View, frozen=True, kw_only=True):
     timeline: list[StepView] = field(default_factory=list)
     phases: list[PhaseCostView] = field(default_factory=list)
     watchdogs: list[WatchdogView] = field(default_factory=list)
+    bill: BillView | None = None
 
 
 class ReconcileParams(Mutation, frozen=True, kw_only=True):

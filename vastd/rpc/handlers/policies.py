@@ -15,7 +15,7 @@ from vastd.errors import BudgetExceeded, InvalidRequest, PolicyRefused
 from vastd.rpc.context import Context
 from vastd.rpc.dispatch import Call, handles
 from vastd.rpc.handlers.resolve import find_rental
-from vastd.rpc.views.rental import watchdog_view
+from vastd.rpc.views.explain import watchdog_view
 from vastd.spending import admit
 from vastd_protocol.methods import policy as wire
 from vastd_protocol.methods.rental import RentalRef
@@ -174,5 +174,5 @@ def _view(ctx: Context, rental: Rental) -> wire.PolicyView:
         deadline_at=None if rental.paused_at is not None else maybe(rental.deadline_at),
         cost_usd=to_usd(spent),
         budget_left_usd=None if policy.budget is None else to_usd(max(0, policy.budget - spent)),
-        watchdogs=[watchdog_view(dog, watch) for dog in cap_watchdogs.ALL],
+        watchdogs=[watchdog_view(dog, watch, now) for dog in cap_watchdogs.ALL],
     )

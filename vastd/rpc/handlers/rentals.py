@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from vastd.core import billing
+from vastd.core import billing, costs
 from vastd.core import events as ev
 from vastd.core.job import Needs
 from vastd.core.money import to_usd
@@ -17,7 +17,8 @@ from vastd.rpc.handlers.access import reachable
 from vastd.rpc.handlers.asked import needs_of, policy_of
 from vastd.rpc.handlers.pausing import uncollected
 from vastd.rpc.handlers.resolve import find_rental
-from vastd.rpc.views.rental import explain_view, inventory_view, stranger_view
+from vastd.rpc.views.explain import explain_view
+from vastd.rpc.views.rental import inventory_view, stranger_view
 from vastd.store.store import StoredEvent
 from vastd_protocol.methods import rental as wire
 
@@ -98,21 +99,21 @@ async def get(ctx: Context, params: wire.RentalRef) -> wire.RentalView:
 
 @handles(wire.EXPLAIN)
 async def explain(ctx: Context, params: wire.RentalRef) -> wire.ExplainView:
-    """Return timeline, cost per phase, and what every watchdog would do."""
-    rental = find_rental(ctx.shell.ledger, params.rental, params.project)
-    return explain_view(
-        ctx.show_rental(rental),
-        rental,
-        _trail(ctx, rental),
-        ctx.supervisor.watch(rental),
-        ctx.shell.wall_clock(),
-    )
+    """Return timeline, the bill by what it was spent on, and what every watchdog would do."""
+    ledger, now = ctx.shell.ledger, ctx.shell.wall_clock()
+    rental = find_rental(ledger, params.rental, params.project)
+    failed = {lost for job in ledger.jobs.values() for lost in costs.failed_on(job)}
+    watch, trail = ctx.supervisor.watch(rental), _trail(ctx, rental, now)
+    return explain_view(ctx.show_rental(rental), trail, watch, failed, now)
 
 
-def _trail(ctx: Context, rental: Rental) -> Sequence[StoredEvent]:
-    """Return the events of a rental and of the jobs on it, each once, oldest first."""
+def _trail(ctx: Context, rental: Rental, now: float) -> Sequence[StoredEvent]:
+    """Return the events of a rental, of the jobs on it, and of vastd itself meanwhile, each once,
+    oldest first."""
     store = ctx.shell.ledger.store
-    found = {e.cursor: e for e in store.events_of(rental_id=rental.rental_id)}
+    ended = now if rental.ended_at is None else rental.ended_at
+    own = (e for e in store.events_of() if rental.created_at <= e.event.at <= ended)
+    found = {e.cursor: e for e in (*own, *store.events_of(rental_id=rental.rental_id))}
     for job in ctx.shell.ledger.jobs.values():
         if job.rental_id == rental.rental_id:
             found.update({e.cursor: e for e in store.events_of(job_id=job.job_id)})

@@ -1,11 +1,9 @@
-"""Rentals, inventory and the explanation of one rental, as the wire shows them."""
+"""Rentals and the inventory, as the wire shows them."""
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Final
 
-from vastd.core import alarms, billing, cap_watchdogs, lease, story
-from vastd.core import events as ev
+from vastd.core import billing, lease
 from vastd.core.instants import maybe, rfc3339
 from vastd.core.job import Job
 from vastd.core.market import Instance
@@ -14,16 +12,11 @@ from vastd.core.observed import Sighting, World
 from vastd.core.rental import Phase, Rental
 from vastd.jobs.port import Endpoint
 from vastd.ssh.endpoints import endpoints
-from vastd.store.store import StoredEvent
 from vastd_protocol.methods.rental import (
-    ExplainView,
     InventoryView,
-    PhaseCostView,
     RentalView,
     SshView,
-    StepView,
     StrangerView,
-    WatchdogView,
 )
 
 # A listing is called stale when it is older than this many busy intervals.
@@ -31,7 +24,12 @@ STALE_INTERVALS: Final = 3  # guess: one may fail without anybody minding
 
 
 def rental_view(
-    rental: Rental, jobs: Sequence[Job], seen: Sighting, now: float, write_error: str | None = None
+    rental: Rental,
+    jobs: Sequence[Job],
+    seen: Sighting,
+    now: float,
+    write_error: str | None = None,
+    waiting: str | None = None,
 ) -> RentalView:
     """Return what a client may see of a rental."""
     offer = rental.order.offer
@@ -79,6 +77,7 @@ def rental_view(
         unfinished_jobs=[job.job_id for job in jobs if not job.finished],
         last_heartbeat_at=maybe(seen.beat.at if seen.beat else None),
         gpu_util=seen.gpu_util if live else None,
+        waiting=waiting,
         warnings=_warnings(rental, seen, write_error),
     )
 
@@ -133,65 +132,4 @@ def stranger_view(row: Instance) -> StrangerView:
         label=row.label,
         status=row.status,
         dph_usd=None if row.dph is None else to_usd(row.dph),
-    )
-
-
-def explain_view(
-    rental: RentalView, record: Rental, trail: Sequence[StoredEvent], watch: alarms.Watch,
-    now: float,
-) -> ExplainView:  # fmt: skip
-    """Return the whole story of one rental. `trail`: its events and its jobs', oldest first."""
-    return ExplainView(
-        rental=rental,
-        timeline=[step_view(stored) for stored in trail],
-        phases=_phases(record, now),
-        watchdogs=[watchdog_view(dog, watch) for dog in cap_watchdogs.ALL],
-    )
-
-
-def step_view(stored: StoredEvent) -> StepView:
-    """Return one line of a timeline."""
-    line = story.tell(stored.event)
-    return StepView(
-        at=rfc3339(stored.event.at),
-        kind=ev.kind(stored.event),
-        text=line.text,
-        severity=line.severity,
-        job_id=getattr(stored.event, "job_id", None),
-    )
-
-
-def _phases(rental: Rental, now: float) -> list[PhaseCostView]:
-    """Return every phase entered with its length and the exact difference of the bill."""
-    end = rental.ended_at if rental.ended_at is not None else now
-    stops = [*rental.phases, (Phase.GONE, end)]
-    found = []
-    for (phase, began), (_, until) in pairwise(stops):
-        if phase is Phase.GONE:
-            continue
-        spent = billing.cost(rental, max(until, began)) - billing.cost(rental, began)
-        found.append(
-            PhaseCostView(
-                phase=phase, seconds=round(max(0.0, until - began), 3), cost_usd=to_usd(spent)
-            )
-        )
-    return found
-
-
-def watchdog_view(dog: alarms.Watchdog, watch: alarms.Watch) -> WatchdogView:
-    """Return what one watchdog looks at and when it would act."""
-    alarm = dog.look(watch) if watch.rental.phase is not Phase.GONE else None
-    if alarm is not None:
-        why = alarm.action.why
-    elif dog.name in watch.rental.warned:
-        why = "has warned already"
-    else:
-        why = "not armed in this phase"
-    return WatchdogView(
-        name=dog.name,
-        watches=dog.watches,
-        limit=dog.limit(watch),
-        fires_at=None if alarm is None else rfc3339(alarm.at),
-        action=dog.action,
-        why=why,
     )
