@@ -9,13 +9,13 @@ from typing import Final, TextIO
 from vastctl.arguments import Parsed, parse
 from vastctl.client import Client
 from vastctl.context import Context
-from vastctl.errors import CliError
+from vastctl.entry import INTERRUPTED, run
+from vastctl.errors import CliError, UsageError
 from vastctl.greeting import Greeting
 from vastctl.link import Link, connect
 from vastctl.screen import Screen
 from vastd_protocol.errors import ExitCode
 
-INTERRUPTED: Final = 130  # 128 + SIGINT, as shells count
 PIPE_CLOSED: Final = 141  # 128 + SIGPIPE, as shells count
 # Inside these the codes below 125 are those of the remote command (CONTRACT 2).
 _REMOTE_CODE: Final = frozenset({"exec", "job wait"})
@@ -35,7 +35,9 @@ def main(
     out, err = out or sys.stdout, err or sys.stderr
     words = sys.argv[1:] if argv is None else list(argv)
     if words[:1] == ["_complete"]:
-        return _complete(words[2:], out)
+        with suppress(OSError):  # a shell that asks is not told of trouble
+            return _complete(words[2:], out)
+        return ExitCode.FAILED
     _tolerate(out, err)
     own = words[: words.index("--")] if "--" in words else words
     screen = Screen(out, err, colour="--no-color" not in own)
@@ -51,6 +53,10 @@ def main(
         return INTERRUPTED
     except BrokenPipeError:
         return _pipe_closed(out)
+    except OSError as exc:
+        return _fail(_system(exc), parsed, screen, as_json)
+    except UnicodeEncodeError:
+        return _fail(_not_text(), parsed, screen, as_json)
     except Exception as exc:  # noqa: BLE001  # the one edge: a bug is told, never a traceback
         return _fail(_bug(exc), parsed, screen, as_json)
     return code
@@ -105,8 +111,9 @@ def _tolerate(out: TextIO, err: TextIO) -> None:
 
 
 def _fail(exc: CliError, parsed: Parsed | None, screen: Screen, as_json: bool) -> int:
-    try:
+    with suppress(OSError, CliError):  # the error is what counts
         screen.flush()
+    try:
         if as_json:
             screen.json_error(exc.as_json())
         else:
@@ -124,6 +131,19 @@ def _exit_code(exc: CliError, parsed: Parsed | None) -> int:
     if name in _REMOTE_CODE or (name == "logs" and parsed.args.exit_status):
         return ExitCode.TOOL_FAILED
     return exc.exit_code
+
+
+def _system(exc: OSError) -> CliError:
+    """Return what the computer refused, in words: it is no bug, and has no one remedy."""
+    what = f" {os.fsdecode(exc.filename)!r}" if isinstance(exc.filename, str | bytes) else ""
+    return CliError(f"this computer refused{what}: {exc.strerror or exc}")
+
+
+def _not_text() -> CliError:
+    return UsageError(
+        "an argument or name is not UTF-8 text, and vastd takes only that",
+        hint="rename the file, or correct the argument",
+    )
 
 
 def _bug(exc: Exception) -> CliError:
@@ -145,4 +165,4 @@ def _pipe_closed(out: TextIO) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run())

@@ -39,7 +39,7 @@ class Context:
     def project(self) -> str:
         """The git root above the current directory, else that directory."""
         if self._project is None:
-            self._project = project_root(os.getcwd())
+            self._project = project_root(_here())
         return self._project
 
     @property
@@ -74,6 +74,16 @@ class Context:
             )
         if self.screen.ask(f"{what}? [y/N]", lines) not in ("y", "yes"):
             raise UsageError("not confirmed: nothing was done")
+
+
+def _here() -> str:
+    try:
+        return os.getcwd()
+    except OSError as exc:
+        raise UsageError(
+            f"the directory you are in cannot be used as a project: {exc.strerror}",
+            hint="it was removed, or is not readable any more: `cd` to one that exists",
+        ) from exc
 
 
 def project_root(directory: str) -> str:

@@ -11,10 +11,12 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final, TextIO
 
 from vastctl import words
+from vastctl.errors import CliError
 
 PROGRESS_EVERY_S: Final = 10.0  # guess; one line per step this often where lines stay
 REDRAW_EVERY_S: Final = 0.1  # guess; faster only burns CPU
@@ -97,7 +99,7 @@ class Screen:
     def out(self, text: str = "") -> None:
         """Write a line of the result."""
         self._clear()
-        self._out.write(printable(text, colour=self.out_colour) + "\n")
+        self._put(printable(text, colour=self.out_colour) + "\n")
 
     def bold(self, text: str) -> str:
         """Return `text` in bold for stdout, if it shows colours."""
@@ -111,18 +113,14 @@ class Screen:
         """Write a piece of a document as it is: of JSON, or text without control characters."""
         if self.out_tty:
             data = _as_escapes(data)
-        self._out.flush()
-        self._out.buffer.write(data)
-        self._out.buffer.flush()
+        self._put_bytes(data)
 
     def log(self, data: bytes) -> None:
         """Write a piece of a job's log: raw, or made harmless on a terminal."""
         if not data:
             return
         if not self.out_tty:
-            self._out.flush()
-            self._out.buffer.write(data)
-            self._out.buffer.flush()
+            self._put_bytes(data)
             return
         text = self._held + self._decoder.decode(data)
         self._held = ""
@@ -131,8 +129,7 @@ class Screen:
             text = text[: unfinished.start()]
         self._clear()
         self._coloured = self._coloured or (self.out_colour and "\x1b" in text)
-        self._out.write(printable(text, colour=self.out_colour, returns=True))
-        self._out.flush()
+        self._put(printable(text, colour=self.out_colour, returns=True), flush=True)
         if text:
             self._open_line = not text.endswith("\n")
 
@@ -142,12 +139,12 @@ class Screen:
             return
         rest = self._held + self._decoder.decode(b"", final=True)
         self._held = ""
-        self._out.write(printable(rest) + ("\x1b[0m" if self._coloured else ""))
+        text = printable(rest) + ("\x1b[0m" if self._coloured else "")
         self._coloured = False
         if self._open_line or rest:
-            self._out.write("\n")
+            text += "\n"
         self._open_line = False
-        self._out.flush()
+        self._put(text, flush=True)
 
     # -- stderr ----------------------------------------------------------------------------
 
@@ -199,8 +196,7 @@ class Screen:
         elif complete or now - self._drawn_at >= REDRAW_EVERY_S:
             self._break_log_line()
             self._drawn_at = now
-            self._err.write("\r" + text.ljust(self._drawn))
-            self._err.flush()
+            self._put_err("\r" + text.ljust(self._drawn))
             self._drawn = len(text)
 
     def ask(self, question: str, above: Sequence[str] = ()) -> str:
@@ -211,34 +207,70 @@ class Screen:
         for line in above:
             self._err_line(printable(line))
         self._clear()
-        self._err.write(printable(question) + " ")
-        self._err.flush()
+        self._put_err(printable(question) + " ")
         return sys.stdin.readline().strip().lower()
 
     def flush(self) -> None:
         """Write out everything; a closed pipe shows here at the latest."""
         self._clear()
-        self._out.flush()
-        self._err.flush()
+        self._put("", flush=True)
 
     def _err_line(self, text: str) -> None:
         self._break_log_line()
         self._clear()
-        self._out.flush()  # keeps both streams in order where they are one terminal
-        self._err.write(text + "\n")
-        self._err.flush()
+        if self.out_tty:
+            self._put("", flush=True)  # keeps both streams in order where they are one terminal
+        self._put_err(text + "\n")
 
     def _break_log_line(self) -> None:
         if self._open_line and self.err_tty:
-            self._out.write("\n")
-            self._out.flush()
+            self._put("\n", flush=True)
             self._open_line = False
 
     def _clear(self) -> None:
         if self._drawn:
-            self._err.write("\r" + " " * self._drawn + "\r")
-            self._err.flush()
+            self._put_err("\r" + " " * self._drawn + "\r")
             self._drawn = 0
+
+    # -- the only writes
+
+    def _put(self, text: str, *, flush: bool = False) -> None:
+        with _told():
+            self._out.write(text)
+            if flush:
+                self._out.flush()
+
+    def _put_bytes(self, data: bytes) -> None:
+        with _told():
+            self._out.flush()
+            self._out.buffer.write(data)
+            self._out.buffer.flush()
+
+    def _put_err(self, text: str) -> None:
+        """Write to stderr. If it is full or closed nobody can be told, and the work goes on; a
+        pipe whose reader left ends us as it ends every program."""
+        try:
+            self._err.write(text)
+            self._err.flush()
+        except BrokenPipeError:
+            raise
+        except (OSError, ValueError):
+            return
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Turn what stdout refuses into our error, except that nobody reads it."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except (OSError, ValueError) as exc:  # ValueError: closed by ourselves
+        why = exc.strerror if isinstance(exc, OSError) and exc.strerror else exc
+        raise CliError(
+            f"cannot write the result to stdout: {why}",
+            hint="what was asked of vastd may be done; `vastctl ls` and `vastctl events` tell",
+        ) from exc
 
 
 def progress_text(done: int, total: int | None, unit: str) -> str:

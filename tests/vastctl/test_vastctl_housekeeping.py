@@ -154,7 +154,7 @@ def test_rpc_passes_any_method_through(
 
     assert vastctl("rpc", "future.method", '{"x": 1}').out == '{"a":[1,null]}\n'
     assert daemon.asked("future.method") == [{"x": 1}]
-    monkeypatch.setattr(sys, "stdin", io.StringIO("[null]"))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"[null]")))
     assert vastctl("rpc", "future.method", "-").code == 0
     assert vastctl("rpc", "future.method", "{x}").code == 2
     assert vastctl("rpc", "future.method", "7").code == 2

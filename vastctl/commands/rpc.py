@@ -1,5 +1,6 @@
 """`rpc`: any method, raw JSON in, raw JSON out; `rpc --stdio`: the socket itself, for an editor."""
 
+import os
 import sys
 from argparse import ArgumentParser
 from typing import Final
@@ -11,6 +12,7 @@ from vastctl.context import Context
 from vastctl.errors import ConnectionLost, UsageError
 from vastctl.link import open_socket
 from vastd_protocol.errors import ExitCode
+from vastd_protocol.framing import MAX_FRAME_BYTES
 
 EXAMPLES: Final = """\
   vastctl rpc rental.list
@@ -44,17 +46,26 @@ def run(ctx: Context) -> int:
         raise UsageError(
             "the method is missing", hint="`vastctl rpc rpc.discover` lists all; or use --stdio"
         )
-    text = sys.stdin.read() if ctx.args.params == "-" else ctx.args.params
-    body = text.encode()
+    body = _stdin() if ctx.args.params == "-" else os.fsencode(ctx.args.params)
     try:
         value = decode(body)
-    except DecodeError as exc:
+    except (DecodeError, UnicodeDecodeError) as exc:
         raise UsageError(f"the parameters are no JSON: {exc}") from None
+    except RecursionError:
+        raise UsageError("the parameters are nested too deeply") from None
     if value is not None and not isinstance(value, (dict, list)):
         raise UsageError("the parameters must be a JSON object", hint='as in \'{"rental": "r-1"}\'')
     # Sent once: whether a repeat is safe is known only to who wrote the parameters.
     ctx.emit(ctx.client.once(ctx.args.method, body, limit_s=RPC_S))
     return ExitCode.OK
+
+
+def _stdin() -> bytes:
+    """Return what stdin gives, if it is no more than a request may hold: it may never end."""
+    body = sys.stdin.buffer.read(MAX_FRAME_BYTES + 1)
+    if len(body) > MAX_FRAME_BYTES:
+        raise UsageError(f"the parameters on stdin are longer than {MAX_FRAME_BYTES:,} bytes")
+    return body
 
 
 def _bridge(ctx: Context) -> int:
