@@ -74,7 +74,13 @@ def _run(
     args = parsed.args
     screen = Screen(out, err, colour=not args.no_color, quiet=args.quiet)
     if parsed.command is None:
-        screen.out(parsed.help_text)
+        if args.json:
+            # Whoever asks for JSON reads one document, whatever he asked for.
+            from msgspec.json import encode
+
+            screen.raw(encode({"help": parsed.help_text}))
+        else:
+            screen.out(parsed.help_text)
         return ExitCode.OK
     greeting = Greeting(screen.note, lambda text: screen.step("warning", text))
     client = Client(

@@ -12,7 +12,7 @@ from vastd.core.money import Micros
 from vastd.core.ranking import Pick, Role
 from vastd.core.screening import Limits
 from vastd.core.sizing import Confidence, Requirements, TaskNeeds
-from vastd.errors import InvalidRequest, NoOffers, NotFound
+from vastd.errors import InvalidRequest, NoOffers
 from vastd.hunt import Hunt, OfferSource, Option, PlanRules
 
 __all__ = ["Found", "OfferSource", "Option", "Plan", "PlanRules", "plan", "search"]
@@ -58,8 +58,7 @@ async def plan(
 
     Raises:
         InvalidRequest: the needs make no sense.
-        NoOffers: nothing fits; says what each filter removed and what to relax.
-        NotFound: the offer asked for by id is not on the market.
+        NoOffers: nothing fits, and what each filter removed; or the offer named is not there.
         ProviderError: a search failed.
     """
     req = sizing.size(needs, rules.sizing)
@@ -151,7 +150,8 @@ async def _plan_one(hunt: Hunt, base: Plan, offer_id: int, warnings: list[str]) 
     hunt.limits = structs.replace(hunt.limits, bands=False, long_contract=False)
     await hunt.ask(filters.offer_bounds(offer_id))
     if offer_id not in hunt.offers:
-        raise NotFound(
+        # No misspelt name: an offer that another took a moment ago, which is what `OfferGone` tells.
+        raise NoOffers(
             f"offer {offer_id} is not on the market: it was rented or withdrawn",
             hint="offers live for minutes; choose another with vastctl offers",
         )

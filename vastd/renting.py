@@ -7,7 +7,7 @@ from typing import Final
 from vastd.core import events as ev
 from vastd.core.job import Job
 from vastd.core.labels import make_label
-from vastd.core.money import show_rate
+from vastd.core.money import show_two_rates
 from vastd.core.rental import Order, Phase, Policy, Rental
 from vastd.errors import (
     AuthRejected,
@@ -136,9 +136,9 @@ def _check_within(policy: Policy, choice: Choice) -> None:
     cap = policy.max_dph
     price = choice.bid or choice.offer.dph
     if cap is not None and price > cap:
+        asked, allowed = show_two_rates(price, cap)
         raise PolicyRefused(
-            f"offer {choice.offer.offer_id} costs {show_rate(price)}, over the cap of "
-            f"{show_rate(cap)}",
+            f"offer {choice.offer.offer_id} costs {asked}, over the cap of {allowed}",
             hint="raise it with `vastctl budget max_dph_usd=N`, or choose another offer",
         )
 

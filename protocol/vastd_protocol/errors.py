@@ -55,6 +55,7 @@ class ExitCode(IntEnum):
 
 
 EXIT_OF_ERROR: Final[dict[int, ExitCode]] = {
+    ErrorCode.METHOD_NOT_FOUND: ExitCode.USAGE,
     ErrorCode.INVALID_PARAMS: ExitCode.USAGE,
     ErrorCode.VAST_AUTH: ExitCode.AUTH_OR_CONFIG,
     ErrorCode.NO_OFFERS: ExitCode.NO_OFFER,

@@ -55,3 +55,29 @@ def test_a_bill_cut_in_two_is_never_cheaper(rate: int, first: int, second: int) 
 )
 def test_small_sums_are_shown_with_more_digits(micros: int, shown: str) -> None:
     assert money.show(micros) == shown
+
+
+@given(st.integers(0, 10**9), st.integers(0, 10**9))
+def test_sums_that_are_compared_never_look_equal_unless_they_are(one: int, other: int) -> None:
+    shown, beside = money.show_two(one, other)
+    rate, price = money.show_two_rates(one, other)
+
+    assert (shown == beside) == (one == other)
+    assert (rate == price) == (one == other)
+    assert money.show_two(one, one) == (money.show(one), money.show(one))
+
+
+@given(st.integers(0, 10**9), st.sampled_from((1, 99, 1_000, 4_999, 5_000, 9_999)))
+def test_sums_that_are_nearly_equal_are_shown_with_as_many_digits_as_it_takes(
+    one: int, more: int
+) -> None:
+    shown, beside = money.show_two(one, one + more)
+
+    assert float(beside[1:]) > float(shown[1:])
+
+
+def test_the_digits_of_compared_sums_grow_only_as_far_as_needed() -> None:
+    assert money.show_two(10_000_000, 12_000_000) == ("$10.00", "$12.00")
+    assert money.show_two(10_000_000, 10_004_000) == ("$10.0000", "$10.0040")
+    assert money.show_two(10_000_000, 10_000_001) == ("$10.000000", "$10.000001")
+    assert money.show_two_rates(400_000, 400_100) == ("$0.4000/h", "$0.4001/h")

@@ -8,7 +8,7 @@ from vastd.core.market import Offer
 from vastd.core.money import from_usd
 from vastd.core.ranking import Role
 from vastd.core.sizing import SizingDefaults, TaskNeeds
-from vastd.errors import InvalidRequest, NoOffers, NotFound, RateLimited
+from vastd.errors import InvalidRequest, NoOffers, RateLimited
 from vastd.planning import Found, Plan, PlanRules, plan, search
 from vastd.rpc.views.plan import offers_view, option_view, plan_view, task_needs
 from vastd.simulator.faults import Faults
@@ -219,8 +219,9 @@ async def test_a_chosen_offer_that_breaks_what_was_stated_is_refused() -> None:
     assert "$0.50 in all (budget $0.10)" in str(caught.value)
 
 
-async def test_a_chosen_offer_that_is_gone_is_not_found() -> None:
-    with pytest.raises(NotFound) as caught:
+async def test_a_chosen_offer_that_is_gone_is_told_as_one_that_does_not_fit() -> None:
+    """Exit 9, as when it is taken a moment later, at the create."""
+    with pytest.raises(NoOffers) as caught:
         await planned(ListedOffers(an_offer(1)), offer_id=999)
 
     assert "offer 999 is not on the market" in str(caught.value)

@@ -360,7 +360,7 @@ def test_errors_have_the_contracts_exit_codes(
     vastctl: Callable[..., Any], daemon: Any, make: Any
 ) -> None:
     expected = {
-        ErrorCode.INVALID_PARAMS: 2, ErrorCode.VAST_AUTH: 4, ErrorCode.NOT_FOUND: 5,
+        ErrorCode.INVALID_PARAMS: 2, ErrorCode.METHOD_NOT_FOUND: 2, ErrorCode.VAST_AUTH: 4, ErrorCode.NOT_FOUND: 5,
         ErrorCode.BUDGET_EXCEEDED: 6, ErrorCode.POLICY_REFUSED: 6, ErrorCode.UNCONFIRMED: 7,
         ErrorCode.NO_OFFERS: 9, ErrorCode.HOST_FAILED: 10, ErrorCode.COLLECT_FAILED: 11,
         ErrorCode.JOB_ACTIVE: 12, ErrorCode.INTERNAL_ERROR: 1, ErrorCode.AMBIGUOUS_NAME: 2,

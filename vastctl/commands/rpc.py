@@ -8,10 +8,11 @@ from typing import Final
 from msgspec import DecodeError
 from msgspec.json import decode
 
+from vastctl.client import DaemonError
 from vastctl.context import Context
 from vastctl.errors import ConnectionLost, UsageError
 from vastctl.link import open_socket
-from vastd_protocol.errors import ExitCode
+from vastd_protocol.errors import ErrorCode, ExitCode
 from vastd_protocol.framing import MAX_FRAME_BYTES
 
 EXAMPLES: Final = """\
@@ -56,7 +57,12 @@ def run(ctx: Context) -> int:
     if value is not None and not isinstance(value, (dict, list)):
         raise UsageError("the parameters must be a JSON object", hint='as in \'{"rental": "r-1"}\'')
     # Sent once: whether a repeat is safe is known only to who wrote the parameters.
-    ctx.emit(ctx.client.once(ctx.args.method, body, limit_s=RPC_S))
+    try:
+        ctx.emit(ctx.client.once(ctx.args.method, body, limit_s=RPC_S))
+    except DaemonError as exc:
+        if exc.code == ErrorCode.METHOD_NOT_FOUND:
+            exc.hint = "`vastctl rpc rpc.discover` lists the methods of this vastd"
+        raise
     return ExitCode.OK
 
 

@@ -34,6 +34,29 @@ def show(micros: int) -> str:
     return f"${usd:.2f}" if abs(usd) >= 0.1 or usd == 0 else f"${usd:.4f}"
 
 
+def show_two(one: int, other: int) -> tuple[str, str]:
+    """Return two sums that are compared, with digits enough that different ones look different."""
+    digits = _digits_apart(one, other, 2 if abs(to_usd(min(one, other))) >= 0.1 else 4)
+    if digits is None:
+        return show(one), show(other)
+    return f"${to_usd(one):.{digits}f}", f"${to_usd(other):.{digits}f}"
+
+
+def show_two_rates(one: int, other: int) -> tuple[str, str]:
+    """Return two prices per hour that are compared, as `show_two`."""
+    digits = _digits_apart(one, other, 3 if abs(to_usd(min(one, other))) >= 0.01 else 4)
+    if digits is None:
+        return show_rate(one), show_rate(other)
+    return f"${to_usd(one):.{digits}f}/h", f"${to_usd(other):.{digits}f}/h"
+
+
+def _digits_apart(one: int, other: int, usual: int) -> int | None:
+    """Return how many digits tell two sums apart; None when they are shown as always."""
+    if one == other or round(to_usd(one), usual) != round(to_usd(other), usual):
+        return None
+    return 4 if usual < 4 and round(to_usd(one), 4) != round(to_usd(other), 4) else 6
+
+
 def show_rate(micros_per_hour: int) -> str:
     """Return `$0.155/h`, with a fourth digit for the cents a stopped disk costs."""
     usd = to_usd(micros_per_hour)

@@ -9,7 +9,15 @@ from msgspec import Struct
 from vastd.core import billing
 from vastd.core.instants import shown
 from vastd.core.limits import Limits
-from vastd.core.money import MICROS_PER_USD, SECONDS_PER_HOUR, Micros, show, show_rate, to_usd
+from vastd.core.money import (
+    MICROS_PER_USD,
+    SECONDS_PER_HOUR,
+    Micros,
+    show,
+    show_rate,
+    show_two,
+    to_usd,
+)
 from vastd.core.pace import WORDS
 from vastd.core.rental import Rental
 from vastd.core.spending import Cap, Use, wind_down_s
@@ -44,9 +52,10 @@ class Refusal(Struct, frozen=True, kw_only=True):
     def message(self) -> str:
         """What came back, in one sentence."""
         use = self.use
+        needs, left = show_two(use.needs, max(0, use.left))
         return (
-            f"nothing was rented: it needs up to {show(use.needs)}, and {WORDS[use.cap]}"
-            f"{_key(use)} has {show(max(0, use.left))} left: {_sums(use)}"
+            f"nothing was rented: it needs up to {needs}, and {WORDS[use.cap]}"
+            f"{_key(use)} has {left} left: {_sums(use)}"
         )
 
     @property

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from vastd.core.job import Job, Needs
-from vastd.core.money import from_usd, show
+from vastd.core.money import from_usd, show_two
 from vastd.core.rental import Policy, Rental
 from vastd.defaults import fill_needs, fill_policy
 from vastd.errors import BudgetExceeded, InvalidRequest, TransferFailed, UnsafePath
@@ -77,8 +77,9 @@ def policy_of(said: PolicyParams, config: Configuration) -> Policy:
     per_job, per_hour = config.caps()
     budget = from_usd(said.budget_usd) if said.budget_usd is not None else per_job
     if budget > per_job:
+        asked, cap = show_two(budget, per_job)
         raise BudgetExceeded(
-            f"a budget of {show(budget)} is over the cap of {show(per_job)} for one job",
+            f"a budget of {asked} is over the cap of {cap} for one job",
             hint="raise the cap with `vastctl budget per_job_usd=N`, or ask for less",
         )
     return Policy(

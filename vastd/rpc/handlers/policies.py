@@ -9,7 +9,7 @@ from vastd.core import billing, cap_watchdogs, endings, steps, watchdogs
 from vastd.core import events as ev
 from vastd.core.alarms import End
 from vastd.core.instants import maybe
-from vastd.core.money import from_usd, show, to_usd
+from vastd.core.money import from_usd, show, show_two, to_usd
 from vastd.core.rental import Phase, Policy, Rental
 from vastd.errors import BudgetExceeded, InvalidRequest, PolicyRefused
 from vastd.rpc.context import Context
@@ -97,10 +97,11 @@ def _changed(policy: Policy, changes: dict[str, float | bool | None], *, cap: in
         _check(key, value)
     fields: dict[str, object] = {k: v for k, v in changes.items() if k != "budget_usd"}
     if (usd := changes.get("budget_usd")) is not None:
-        fields["budget"] = from_usd(float(usd))
-        if from_usd(float(usd)) > cap:
+        fields["budget"] = budget = from_usd(float(usd))
+        if budget > cap:
+            asked, allowed = show_two(budget, cap)
             raise BudgetExceeded(
-                f"a budget of ${usd:g} is over the cap of {show(cap)} for one job",
+                f"a budget of {asked} is over the cap of {allowed} for one job",
                 hint="raise the cap with `vastctl budget per_job_usd=N`, or ask for less",
             )
     return structs.replace(policy, **fields)
