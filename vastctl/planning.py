@@ -18,7 +18,7 @@ _BUDGET: Final = "budget.per_job_usd"
 _RUNTIME: Final = "defaults.max_runtime_s"
 
 
-def option_lines(options: Sequence[OptionView]) -> list[str]:
+def option_lines(options: Sequence[OptionView], columns: int | None = None) -> list[str]:
     """Return the table of options, numbered from 1."""
     rows = [
         (
@@ -36,7 +36,8 @@ def option_lines(options: Sequence[OptionView]) -> list[str]:
         for number, option in enumerate(options, 1)
     ]
     header = ("#", "ROLE", "OFFER", "GPU", "VRAM", "PRICE", "HOURS", "TOTAL", "RELIABLE", "PLACE")
-    return table(header, rows, right=("#", "VRAM", "PRICE", "HOURS", "TOTAL", "RELIABLE"))
+    right = ("#", "VRAM", "PRICE", "HOURS", "TOTAL", "RELIABLE")
+    return table(header, rows, right=right, columns=columns)
 
 
 def value_lines(options: Sequence[OptionView]) -> list[str]:
@@ -73,7 +74,7 @@ def removed_lines(removed: Mapping[str, int], considered: int) -> list[str]:
     return [f"of {considered} offers, removed by: {parts}"]
 
 
-def plan_lines(plan: PlanView, *, explain: bool = False) -> list[str]:
+def plan_lines(plan: PlanView, *, explain: bool = False, columns: int | None = None) -> list[str]:
     """Return the whole plan as text."""
     needs = plan.requirements
     rows = [
@@ -91,7 +92,7 @@ def plan_lines(plan: PlanView, *, explain: bool = False) -> list[str]:
         facts = [(name, _fact(fact, "")) for name, fact in known.items() if fact is not None]
         lines += ["task as understood:", *pairs(facts, indent="  ")] if facts else []
     if plan.options:
-        lines += ["", *option_lines(plan.options), *value_lines(plan.options)]
+        lines += ["", *option_lines(plan.options, columns), *value_lines(plan.options)]
         lines += flag_lines(plan.options, reasons=explain)
     lines += removed_lines(plan.removed, plan.considered) if explain or not plan.options else []
     lines += [f"warning: {warning}" for warning in plan.warnings]

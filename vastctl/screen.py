@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import Final, TextIO
 
 from vastctl import words
+from vastctl.columns import columns_of, cut, width
 from vastctl.errors import CliError
 
 PROGRESS_EVERY_S: Final = 10.0  # guess; one line per step this often where lines stay
@@ -79,6 +80,8 @@ class Screen:
     ) -> None:
         self.out_tty = out.isatty()
         self.err_tty = err.isatty()
+        # Of the terminal; None: there is none, or nobody knows.
+        self.out_columns = columns_of(out) if self.out_tty else None
         self.quiet = quiet
         self._out, self._err = out, err
         self._clock = clock
@@ -196,8 +199,12 @@ class Screen:
         elif complete or now - self._drawn_at >= REDRAW_EVERY_S:
             self._break_log_line()
             self._drawn_at = now
-            self._put_err("\r" + text.ljust(self._drawn))
-            self._drawn = len(text)
+            # A line that is broken is not rewritten by a return: every state would stay.
+            columns = columns_of(self._err)
+            text = text if columns is None else cut(text, columns - 1)
+            drawn = width(text)
+            self._put_err("\r" + text + " " * (self._drawn - drawn))
+            self._drawn = drawn
 
     def ask(self, question: str, above: Sequence[str] = ()) -> str:
         """Ask on the terminal and return the answer in small letters, empty at end of file.

@@ -89,6 +89,7 @@ def _lines(ctx: Context, view: BudgetView) -> list[str]:
         ("CAP", "VALUE", "FROM", "OF", "SPENT", "RESERVED", "LEFT", "USED"),
         [_row(cap) for cap in view.caps],
         right=_RIGHT,
+        columns=ctx.screen.out_columns,
     )
     lines = [ctx.screen.bold(header), *body]
     share = f"{view.warn_percent:g} %"

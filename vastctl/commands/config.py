@@ -56,7 +56,7 @@ def _get(ctx: Context) -> int:
     header = ("KEY", "VALUE", "FROM", "DEFAULT", "WHY THAT DEFAULT")
     columns = len(header) if ctx.args.explain else len(header) - 1
     rows = [_row(setting)[:columns] for setting in view.settings]
-    for line in table(header[:columns], rows):
+    for line in table(header[:columns], rows, columns=ctx.screen.out_columns):
         ctx.screen.out(line)
     for setting in view.settings:
         if setting.note:

@@ -87,7 +87,7 @@ def _table(ctx: Context, report: CostReportView) -> list[str]:
         )
     )
     title = _TITLES.get(report.by, report.by.upper())
-    header, *body = table((title, *_NUMBERS), rows, right=_NUMBERS)
+    header, *body = table((title, *_NUMBERS), rows, right=_NUMBERS, columns=ctx.screen.out_columns)
     lines = [ctx.screen.bold(header), *body]
     if report.kinds_usd:
         spent = sorted(report.kinds_usd.items(), key=lambda item: -item[1])

@@ -284,7 +284,7 @@ def _status(ctx: Context) -> int:
         ("inventory", inventory),
         ("run by", _run_by(info.pid, manager.state())),
     ]
-    for line in pairs(rows):
+    for line in pairs(rows, columns=ctx.screen.out_columns):
         ctx.screen.out(line)
     _warn(ctx, status)
     return ExitCode.OK
@@ -328,7 +328,8 @@ def _acknowledge(ctx: Context) -> int:
             )
             for kind, one in strangers
         ]
-        for line in table(("KIND", "INSTANCE", "LABEL", "STATUS", "PRICE"), rows):
+        header = ("KIND", "INSTANCE", "LABEL", "STATUS", "PRICE")
+        for line in table(header, rows, columns=ctx.screen.out_columns):
             ctx.screen.out(line)
     if view.renting_locked:
         ctx.screen.step("warning", f"renting stays locked: {view.renting_locked}")

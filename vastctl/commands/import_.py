@@ -22,6 +22,7 @@ EXAMPLES: Final = """\
   vastctl import --list                     what was taken in so far"""
 
 CHUNK: Final = 500  # records per call: far below a frame
+_NOW: Final = ("INSTANCE", "GPU", "FILE SAYS", "NOW")
 _WORDS: Final = {
     "ours": "runs as {name}, vastd watches it",
     "known": "ended, on record as {name}",
@@ -113,7 +114,7 @@ def _show(ctx: Context, records: Sequence[Record], verdicts: Sequence[VerdictVie
         for record, verdict in zip(records, verdicts, strict=True)
     ]
     if rows:
-        for line in table(("INSTANCE", "GPU", "FILE SAYS", "NOW"), rows):
+        for line in table(_NOW, rows, columns=ctx.screen.out_columns):
             ctx.screen.out(line)
 
 
@@ -160,7 +161,8 @@ def _list(ctx: Context) -> int:
         for one in listed
     ]
     header = ("INSTANCE", "NAME", "GPU", "COST", "CREATED", "FROM")
-    for line in table(header, rows, right=("COST",)) if rows else ():
+    columns = ctx.screen.out_columns
+    for line in table(header, rows, right=("COST",), columns=columns) if rows else ():
         ctx.screen.out(line)
     if not rows:
         ctx.screen.note("nothing was imported so far")

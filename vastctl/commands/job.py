@@ -48,7 +48,8 @@ def _show(ctx: Context) -> int:
     if ctx.json:
         ctx.emit(body)
         return 0
-    for line in job_lines(ctx.client.view(jobs.GET, body), ctx.now()):
+    view = ctx.client.view(jobs.GET, body)
+    for line in job_lines(view, ctx.now(), ctx.screen.out_columns):
         ctx.screen.out(line)
     return 0
 
@@ -126,7 +127,7 @@ def _retry(ctx: Context) -> int:
     return ExitCode.OK
 
 
-def job_lines(job: JobView, now: float) -> list[str]:
+def job_lines(job: JobView, now: float, columns: int | None = None) -> list[str]:
     """Return one job as `key  value` lines; what is unknown is left out."""
     beat = job.heartbeat
     rows = [
@@ -151,7 +152,7 @@ def job_lines(job: JobView, now: float) -> list[str]:
         ("log", f"{job.log_path} ({words.size(job.log_bytes)})" if job.log_path else ""),
         ("cost", "" if job.cost_usd is None else words.money(job.cost_usd)),
     ]
-    lines = pairs([row for row in rows if row[1]])
+    lines = pairs([row for row in rows if row[1]], columns=columns)
     for number, attempt in enumerate(job.attempts, 1):
         why = f": {attempt.reason}" if attempt.reason else ""
         spent = f", {words.span(attempt.seconds)}, {words.money(attempt.wasted_usd)} wasted"

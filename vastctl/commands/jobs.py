@@ -39,7 +39,12 @@ def run(ctx: Context) -> int:
     if not listed:
         ctx.screen.out("no jobs")
         return 0
-    header, *rows = table(_HEADER, [_row(job, ctx.now()) for job in listed], right=("AGE", "COST"))
+    header, *rows = table(
+        _HEADER,
+        [_row(job, ctx.now()) for job in listed],
+        right=("AGE", "COST"),
+        columns=ctx.screen.out_columns,
+    )
     ctx.screen.out(ctx.screen.bold(header))
     for row in rows:
         ctx.screen.out(row)

@@ -86,7 +86,7 @@ def _lines(ctx: Context, view: LeaseView) -> list[str]:
         ("renewed", f"{words.age(view.renewed_at, now)} ago" if view.renewed_at else ""),
         ("trouble", _trouble(view)),
     ]
-    return pairs([row for row in rows if row[1]])
+    return pairs([row for row in rows if row[1]], columns=ctx.screen.out_columns)
 
 
 def _lease(view: LeaseView, now: float) -> str:

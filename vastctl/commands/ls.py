@@ -38,7 +38,8 @@ def _lines(ctx: Context, listed: RentalListView) -> list[str]:
     lines: list[str] = []
     if listed.rentals:
         rows = [_row(rental, now) for rental in listed.rentals]
-        header, *body = table(_HEADER, rows, right=("PRICE", "COST", "AGE"))
+        right, columns = ("PRICE", "COST", "AGE"), ctx.screen.out_columns
+        header, *body = table(_HEADER, rows, right=right, columns=columns)
         lines += [ctx.screen.bold(header), *body]
         live = sum(1 for rental in listed.rentals if rental.phase != "gone")
         totals = listed.totals

@@ -40,7 +40,7 @@ def run(ctx: Context) -> int:
     elif found.near_misses:
         ctx.screen.note("near misses:")
         for line in (
-            *option_lines(found.near_misses),
+            *option_lines(found.near_misses, ctx.screen.out_columns),
             *flag_lines(found.near_misses, reasons=True),
         ):
             ctx.screen.note(line)
@@ -55,7 +55,7 @@ def run(ctx: Context) -> int:
 
 
 def _show(ctx: Context, found: offer.OffersView) -> None:
-    for line in option_lines(found.offers):
+    for line in option_lines(found.offers, ctx.screen.out_columns):
         ctx.screen.out(line)
     other = found.removed.get("num_gpus", 0)
     if other and ctx.args.num_gpus is None:

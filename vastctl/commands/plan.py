@@ -45,7 +45,7 @@ def run(ctx: Context) -> int:
     if ctx.json:
         ctx.emit(body)
     else:
-        for line in plan_lines(plan, explain=args.explain):
+        for line in plan_lines(plan, explain=args.explain, columns=ctx.screen.out_columns):
             ctx.screen.out(line)
     if not plan.options and not args.no_offers:
         raise none_fits(plan.removed, plan.considered)

@@ -131,7 +131,7 @@ def _lines(ctx: Context, view: PolicyView) -> list[str]:
         ("heartbeat", _heartbeat(view)),
         ("checkpoint", view.checkpoint_path or ""),
     ]
-    lines = pairs([row for row in rows if row[1]])
+    lines = pairs([row for row in rows if row[1]], columns=ctx.screen.out_columns)
     if view.max_dph_usd is not None:
         lines.append(f"never more than {words.rate(view.max_dph_usd)} (budget.max_dph_usd)")
     return lines

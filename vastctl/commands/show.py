@@ -24,12 +24,13 @@ def run(ctx: Context) -> int:
     if ctx.json:
         ctx.emit(body)
         return 0
-    for line in rental_lines(ctx.client.view(rentals.GET, body), ctx.now()):
+    view = ctx.client.view(rentals.GET, body)
+    for line in rental_lines(view, ctx.now(), ctx.screen.out_columns):
         ctx.screen.out(line)
     return 0
 
 
-def rental_lines(rental: RentalView, now: float) -> list[str]:
+def rental_lines(rental: RentalView, now: float, columns: int | None = None) -> list[str]:
     """Return one rental as `key  value` lines; what is unknown is left out."""
     ssh = rental.ssh
     ended = rental.phase == "gone"  # then a deadline threatens nobody
@@ -63,7 +64,7 @@ def rental_lines(rental: RentalView, now: float) -> list[str]:
         ("project", rental.project or ""),
         ("label", rental.label or ""),
     ]
-    lines = pairs([row for row in rows if row[1]])
+    lines = pairs([row for row in rows if row[1]], columns=columns)
     return lines + [f"warning: {warning}" for warning in rental.warnings]
 
 
