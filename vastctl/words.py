@@ -23,6 +23,15 @@ PHASE_WORDS: Final = {
 }
 
 
+# Why a machine stands still, where the word alone would say too little.
+STOPS: Final = {
+    "outbid": "outbid",
+    "credit": "account out of credit",
+    "lease": "its lease ran out",
+    "contract": "the host's contract is over",
+    "exited": "its main process ended",
+}
+
 KINDS: Final = {
     "loading": "loading",
     "setup": "set-up",

@@ -32,11 +32,13 @@ class Credit:
         self.reading: Reading | None = None
         self._one_at_a_time = trio.Lock()
 
-    async def look(self, provider: Provider, wall_clock: Callable[[], float]) -> Reading:
-        """Return a reading at most a minute old; a failure to read is a reading, too."""
+    async def look(
+        self, provider: Provider, wall_clock: Callable[[], float], *, fresh_s: float = FRESH_S
+    ) -> Reading:
+        """Return a reading at most `fresh_s` old; a failure to read is a reading, too."""
         async with self._one_at_a_time:
             held, now = self.reading, wall_clock()
-            if held is not None and 0 <= now - held.at < FRESH_S:
+            if held is not None and 0 <= now - held.at < fresh_s:
                 return held
             self.reading = read = await _read(provider, now)
             return read

@@ -6,15 +6,18 @@ recorded as *unknown*, and nothing is concluded from it (I11).
 
 import logging
 import math
+from collections.abc import Sequence
 from typing import Final
 
 import trio
 from msgspec import structs
 
 from vastd.core import events as ev
-from vastd.core import reconcile
+from vastd.core import reconcile, stopped
 from vastd.core.boot_watchdogs import boot_ends_at
 from vastd.core.limits import PROOFS_WHEN_ENDING
+from vastd.core.market import Instance
+from vastd.core.money import Micros
 from vastd.core.rental import Phase
 from vastd.effects.destroy import end_surplus
 from vastd.errors import (
@@ -32,6 +35,7 @@ _log = logging.getLogger(__name__)
 
 LISTING_TIMEOUT_S: Final = 120.0  # guess: many pages, one second apart
 READ_TIMEOUT_S: Final = 30.0  # guess; without an answer more listings decide
+CREDIT_FRESH_S: Final = 10.0  # guess: it may have been used up since the listing before
 BACKOFF_CAP_S: Final = 60.0  # REQUIREMENTS WAI-09
 
 
@@ -86,6 +90,7 @@ class Poller:
             self.attempted.set()
             self.over_begun_at = begun_at
         self._failures = 0
+        credit = await self._credit(rows)
         diff = reconcile.diff(
             shell.ledger.rentals,
             shell.observed.world,
@@ -94,6 +99,7 @@ class Poller:
             begun_at=begun_at,
             now=shell.wall_clock(),
             limits=shell.limits,
+            credit=credit,
         )
         # No await lies between reading the world for `diff` and replacing it here, so that no
         # observation of an effect is lost.
@@ -105,6 +111,16 @@ class Poller:
             await end_surplus(shell, instance_id)
         shell.ledger.wake()
         return True
+
+    async def _credit(self, rows: Sequence[Instance]) -> Micros | None:
+        """Return the account's credit if a machine stands still that nobody stopped: it may be the
+        reason. None: nobody wants to know, or it cannot be read."""
+        shell = self._shell
+        if not stopped.unasked(shell.ledger.rentals.values(), rows):
+            return None
+        fresh_s = CREDIT_FRESH_S
+        read = await shell.credit.look(shell.provider, shell.wall_clock, fresh_s=fresh_s)
+        return read.credit
 
     def _show_boots(self) -> None:
         """Tell watching clients how long each machine has been booting, of how long it may."""

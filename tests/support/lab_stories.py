@@ -1,9 +1,13 @@
 """Words for stories in the lab: the one job, the first rental, what was recorded and called."""
 
+from msgspec import structs
+
 from support.daemon_in_memory import EPOCH, Daemon, Lab
 from vastd.core import events as ev
 from vastd.core.job import Job, JobState
+from vastd.core.money import Micros
 from vastd.core.rental import Phase, Policy, Rental
+from vastd.simulator.faults import MachineFault, MachineFaultKind
 
 HOUR = 3600.0
 WORK = ("--seconds", "300", "--output", "results/a.bin:1000")
@@ -53,3 +57,21 @@ async def running(lab: Lab, daemon: Daemon, *words: str, **policy: object) -> Re
                   outputs=["results/"])  # fmt: skip
     await daemon.until(lambda: the_job(daemon).state is JobState.RUNNING, within_s=HOUR)
     return first(daemon)
+
+
+def bid_for(lab: Lab, percent: int = 110) -> None:
+    """Let every machine be rented with a bid, `percent` of the lowest that wins."""
+    choose = lab.choose
+
+    async def bidding(*args):  # type: ignore[no-untyped-def]
+        choice = await choose(*args)
+        assert choice.offer.min_bid is not None
+        return structs.replace(choice, bid=Micros(choice.offer.min_bid * percent // 100))
+
+    lab.choose = bidding  # type: ignore[method-assign]
+
+
+def befall(lab: Lab, rental: Rental, kind: MachineFaultKind, **fault: object) -> None:
+    """Let a machine fault befall the machine of `rental` now."""
+    struck = MachineFault(kind=kind, **fault)  # type: ignore[arg-type]
+    lab.market.afflict(struck, instance_id=rental.instance_id)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import pytest
 from msgspec import structs
 from msgspec.json import decode, encode
 
@@ -398,3 +399,30 @@ def test_a_json_error_is_one_document_on_stderr_and_nothing_on_stdout(
     }
     assert own.code == 2
     assert decode(own.err)["error"]["data"]["kind"] == "usage"
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        (
+            {"stopped_by": "outbid", "bid_usd": 0.2, "min_bid_usd": 0.25},
+            "stopped, storage bills (outbid: $0.200/h, $0.250/h wins)",
+        ),
+        ({"stopped_by": "outbid", "bid_usd": 0.2}, "stopped, storage bills (outbid: $0.200/h)"),
+        ({"stopped_by": "credit"}, "stopped, storage bills (account out of credit)"),
+        ({"stopped_by": "contract"}, "stopped, storage bills (the host's contract is over)"),
+        ({"stopped_by": "asked"}, "stopped, storage bills  "),
+        ({}, "stopped, storage bills  "),
+    ],
+)
+def test_why_a_machine_stands_still_is_on_its_line(
+    vastctl: Callable[..., Any], daemon: Any, make: Any, changes: dict[str, Any], told: str
+) -> None:
+    still = make.rental(phase="stopped", stop_detail="somebody else bid more", **changes)
+    daemon.on("rental.list", rental.RentalListView(rentals=[still]))
+    daemon.on("rental.get", still)
+
+    assert told in vastctl("ls").out
+    shown = vastctl("show", "r-1").out
+    assert "somebody else bid more" in shown
+    assert ("for the GPUs, the disk is extra" in shown) is ("bid_usd" in changes)

@@ -62,7 +62,7 @@ def _row(rental: RentalView, now: float) -> tuple[str, ...]:
     return (
         rental.name,
         rental.rental_id,
-        words.phase(rental.phase) + reason + _wish(rental),
+        words.phase(rental.phase) + _stopped(rental) + reason + _wish(rental),
         words.gpu(rental.gpu_name, rental.num_gpus),
         words.UNKNOWN if ended else words.rate(rental.dph_usd),
         words.money(rental.cost_usd),
@@ -78,6 +78,15 @@ def _lease(rental: RentalView, now: float) -> str:
     if rental.lease_armed is None or rental.phase == "stopped":
         return words.UNKNOWN
     return words.countdown(rental.lease_expires_at, now) if rental.lease_armed else "NOT ARMED"
+
+
+def _stopped(rental: RentalView) -> str:
+    if rental.stopped_by in (None, "asked", "unknown"):
+        return ""
+    if rental.stopped_by == "outbid" and rental.bid_usd is not None:
+        wins = "" if rental.min_bid_usd is None else f", {words.rate(rental.min_bid_usd)} wins"
+        return f" (outbid: {words.rate(rental.bid_usd)}{wins})"
+    return f" ({words.STOPS.get(rental.stopped_by or '', rental.stopped_by)})"
 
 
 def _wish(rental: RentalView) -> str:

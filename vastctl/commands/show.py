@@ -51,7 +51,9 @@ def rental_lines(rental: RentalView, now: float, columns: int | None = None) -> 
         ("budget", "" if rental.budget_usd is None else words.money(rental.budget_usd)),
         ("created", _ago(rental.created_at, now)),
         ("ready", _ago(rental.ready_at, now)),
+        ("bid", _bid(rental)),
         ("stopped", _ago(rental.stopped_at, now)),
+        ("stopped by", rental.stop_detail or ""),
         ("disk alone", "" if ended else _storage(rental)),
         ("ended", _ago(rental.ended_at, now)),
         ("deadline", "" if ended else _until(rental.deadline_at, now)),
@@ -75,6 +77,13 @@ def _text(value: int | None) -> str:
 def _phase(rental: RentalView) -> str:
     why = rental.end_detail or rental.end_reason
     return words.phase(rental.phase) + (f" ({why})" if why else "")
+
+
+def _bid(rental: RentalView) -> str:
+    if rental.bid_usd is None:
+        return ""
+    wins = "" if rental.min_bid_usd is None else f"; {words.rate(rental.min_bid_usd)} wins now"
+    return f"{words.rate(rental.bid_usd)} for the GPUs, the disk is extra{wins}"
 
 
 def _storage(rental: RentalView) -> str:

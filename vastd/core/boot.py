@@ -13,12 +13,13 @@ from typing import Final
 
 from msgspec import Struct
 
+from vastd.core.bids import against, is_outbid
 from vastd.core.limits import READINGS_TO_BELIEVE, READINGS_TO_BELIEVE_BOOT
 from vastd.core.market import Instance, InstanceStatus
-from vastd.core.money import show_rate
 from vastd.core.observed import Sighting
 from vastd.core.rental import Blame, Phase, Rental, Trigger
-from vastd.core.statuses import Reading, Standing, reading, standing
+from vastd.core.statuses import Reading, reading
+from vastd.core.stopped import Account, out_of_credit
 
 SAID_CHARS: Final = 300  # guess: enough of a Docker error to search the web for
 
@@ -135,7 +136,9 @@ def meaning(said: str) -> Meaning | None:
     return next((m for m in MESSAGES if any(part in low for part in m.fragments)), None)
 
 
-def judge(rental: Rental, phase: Phase, seen: Sighting, row: Instance) -> Fault | None:
+def judge(
+    rental: Rental, phase: Phase, seen: Sighting, row: Instance, told: Account | None = None
+) -> Fault | None:
     """Return why a machine that shall come up never will, or None while it may.
 
     `phase` is `BOOTING` or `VERIFYING`; `seen` counts the readings, `row` included.
@@ -153,9 +156,13 @@ def judge(rental: Rental, phase: Phase, seen: Sighting, row: Instance) -> Fault 
     if known is not None:
         why = f"boot failed, {known.what}: {said}"
         return Fault(trigger=Trigger.BOOT_FAILED, blame=known.blame, why=why)
-    if _is_outbid(rental, row):
+    fails = reading(phase, row.status, row.intended_status) is Reading.FAILS
+    if fails and told is not None and told.credit is not None and told.credit <= 0:
+        why = f"it was stopped before it could be used: {out_of_credit(told.credit)}"
+        return Fault(trigger=Trigger.BOOT_FAILED, blame=Blame.RUN, why=why)
+    if is_outbid(rental, row):
         return Fault(trigger=Trigger.OUTBID, blame=Blame.NOBODY, why=_outbid(rental, row, said))
-    if reading(phase, row.status, row.intended_status) is not Reading.FAILS:
+    if not fails:
         return None
     if row.status in (InstanceStatus.EXITED, InstanceStatus.OFFLINE, InstanceStatus.UNKNOWN):
         why = f"Vast reports {row.status} during boot: {said or 'no message'}"
@@ -165,28 +172,8 @@ def judge(rental: Rental, phase: Phase, seen: Sighting, row: Instance) -> Fault 
     return Fault(trigger=Trigger.BOOT_FAILED, blame=Blame.NOBODY, why=why)
 
 
-def _is_outbid(rental: Rental, row: Instance) -> bool:
-    """Return whether an interruptible machine shows one of the known patterns of being outbid.
-
-    VAST_API 8.2 (7): all three wishes `stopped`; no container although it is meant to run; or out
-    of contact while the lowest bid that wins is above ours. Clients of Vast disagree, so all count.
-    """
-    bid = rental.order.bid
-    if bid is None or row.is_bid is False:
-        return False
-    if row.status in (InstanceStatus.EXITED, InstanceStatus.STOPPED):
-        return True
-    wishes = {row.cur_state, row.intended_status, row.next_state}
-    if wishes == {InstanceStatus.STOPPED} and row.status != InstanceStatus.RUNNING:
-        return True
-    beaten = row.min_bid is not None and row.min_bid > bid
-    return beaten and standing(row.status, row.intended_status) in (Standing.DOWN, Standing.LOST)
-
-
 def _outbid(rental: Rental, row: Instance, said: str) -> str:
-    assert rental.order.bid is not None
-    wins = "" if row.min_bid is None else f", the lowest that wins is {show_rate(row.min_bid)}"
-    text = f"outbid before it could be used: our bid is {show_rate(rental.order.bid)}{wins}"
+    text = f"outbid before it could be used: {against(rental, row)}"
     shown = f"Vast reports {row.status or 'nothing'}, intended {row.intended_status or 'nothing'}"
     return f"{text} ({shown}{f': {said}' if said else ''})"
 

@@ -82,8 +82,13 @@ def _with_fields(rental: Rental, event: ev.RentalEvent) -> Rental:
                 destroy_tries=rental.destroy_tries + 1,
                 destroy_accepted=accepted,
             )
-        case ev.InstanceStopped(at=at):
-            return structs.replace(rental, paused_at=at if rental.pause is not None else None)
+        case ev.InstanceStopped(at=at, cause=cause, why=why):
+            return structs.replace(
+                rental,
+                paused_at=at if rental.pause is not None else None,
+                stopped_by=cause,
+                stop_detail=why,
+            )
         case ev.StopAsked() | ev.StopTried() | ev.StartAsked() | ev.StartTried():
             return _pausing(rental, event)
         case ev.FoundAbsent(at=at, proof=proof):
@@ -180,6 +185,8 @@ def _resumed(rental: Rental, at: float) -> Rental:
         start_asked_at=rental.start_asked_at if rental.ending is None else None,
         deadline_at=deadline,
         paused_at=None,
+        stopped_by=None,
+        stop_detail=None,
     )
 
 

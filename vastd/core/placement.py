@@ -10,7 +10,7 @@ from vastd.core import events as ev
 from vastd.core.job import Job, JobState
 from vastd.core.limits import Limits
 from vastd.core.money import Micros
-from vastd.core.rental import BOOT_FAILURES, Phase, Rental, Trigger
+from vastd.core.rental import BOOT_FAILURES, Phase, Rental, StopCause, Trigger
 
 _NOT_STARTED = frozenset({JobState.QUEUED, JobState.PLACING, JobState.STARTING})
 
@@ -85,7 +85,8 @@ def _cancelled(job: Job, rental: Rental | None, now: float) -> tuple[ev.Event, .
 def _stopped(job: Job, rental: Rental, now: float) -> tuple[ev.Event, ...]:
     """A container that stopped took the job's process with it; its files wait on the disk."""
     limit = rental.ending is not None and rental.end_reason is not Trigger.OUTBID
-    why = f"its machine was stopped: {rental.end_detail or 'by Vast'}"
+    told = rental.stop_detail if rental.stopped_by is not StopCause.ASKED else None
+    why = f"its machine was stopped: {rental.end_detail or told or 'by Vast'}"
     finished = ev.JobFinished(
         job_id=job.job_id,
         at=now,

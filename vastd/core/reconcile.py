@@ -27,9 +27,11 @@ from vastd.core.limits import (
     Limits,
 )
 from vastd.core.market import Instance, InstanceStatus
+from vastd.core.money import Micros
 from vastd.core.observed import Inventory, Sighting, World
-from vastd.core.rental import Phase, Rental, Trigger
+from vastd.core.rental import Phase, Rental, StopCause, Trigger
 from vastd.core.statuses import Reading, reading
+from vastd.core.stopped import Account, together, why_stopped
 
 _IDLE_PERCENT: Final = 5.0  # REQUIREMENTS WAT-06: all GPUs below 5 %
 _COMING_UP: Final = frozenset({Phase.BOOTING, Phase.VERIFYING})
@@ -53,13 +55,16 @@ def diff(
     begun_at: float,
     now: float,
     limits: Limits,
+    credit: Micros | None = None,
 ) -> Diff:
     """Return the events, observations and strays that a complete listing implies.
 
-    `rentals`: by rental_id, any phase. `begun_at`: when the first page was asked for. Events are
-    in the order of `rentals`, and legal one after the other.
+    `rentals`: by rental_id, any phase. `begun_at`: when the first page was asked for. `credit`: of
+    the account, None if not known. Events are in the order of `rentals`, and legal one after the
+    other.
     """
     mine, foreign, orphans, surplus = _sort(rentals, rows, owner8, now)
+    told = together(rentals.values(), mine, credit)
     events: list[ev.RentalEvent] = []
     sightings: dict[str, Sighting] = {}
     for rental in rentals.values():
@@ -67,7 +72,7 @@ def diff(
         row = mine.get(rental.rental_id)
         seen = _seen(before, row, begun_at) if row else _unseen(before, rental, begun_at, limits)
         found = (
-            _present(rental, before, seen, row, begun_at, now)
+            _present(rental, before, seen, row, begun_at, now, told)
             if row
             else _absent(rental, seen, begun_at, now)
         )
@@ -191,6 +196,7 @@ def _present(
     row: Instance,
     begun_at: float,
     now: float,
+    told: Account,
 ) -> list[ev.RentalEvent]:
     rid = rental.rental_id
     if rental.phase is Phase.GONE:
@@ -205,7 +211,7 @@ def _present(
     if (bill := _billing(rental, before, row, begun_at, now)) is not None:
         found.append(bill)
     if rental.ending is None or phase not in (Phase.DESTROYING, Phase.BOOTING):
-        found.extend(_status(rental, phase, seen, row, now))
+        found.extend(_status(rental, phase, seen, row, now, told))
     return found
 
 
@@ -228,11 +234,11 @@ def _billing(
 
 
 def _status(
-    rental: Rental, phase: Phase, seen: Sighting, row: Instance, now: float
+    rental: Rental, phase: Phase, seen: Sighting, row: Instance, now: float, told: Account
 ) -> list[ev.RentalEvent]:
     rid = rental.rental_id
     if phase in _COMING_UP and rental.ending is None:
-        fault = boot.judge(rental, phase, seen, row)
+        fault = boot.judge(rental, phase, seen, row, told)
         if fault is not None:
             end = ev.EndDecided(
                 rental_id=rid, at=now, trigger=fault.trigger, why=fault.why, blame=fault.blame
@@ -244,20 +250,18 @@ def _status(
         case Reading.RUNS if _is_back(rental, seen, row):
             return [ev.InstanceResumed(rental_id=rid, at=now)]
         case Reading.STOPS if _believed(rental, seen):
-            return _stopped(rental, row, now)
+            return _stopped(rental, row, now, told)
         case _:
             return []
 
 
-def _stopped(rental: Rental, row: Instance, now: float) -> list[ev.RentalEvent]:
+def _stopped(rental: Rental, row: Instance, now: float, told: Account) -> list[ev.RentalEvent]:
+    rid, stop = rental.rental_id, why_stopped(rental, row, told, now)
     asked = rental.pause is not None
-    lease = None if asked else lease_ran_out(rental, now)
-    why = lease or f"Vast reports {row.status}; its disk still exists and bills"
-    rid = rental.rental_id
-    stopped = ev.InstanceStopped(rental_id=rid, at=now, why=why, asked=asked)
-    if lease is None or rental.ending is not None:
+    stopped = ev.InstanceStopped(rental_id=rid, at=now, why=stop.why, asked=asked, cause=stop.cause)
+    if stop.cause is not StopCause.LEASE or rental.ending is not None:
         return [stopped]
-    return [stopped, ev.EndDecided(rental_id=rid, at=now, trigger=Trigger.LEASE, why=lease)]
+    return [stopped, ev.EndDecided(rental_id=rid, at=now, trigger=Trigger.LEASE, why=stop.why)]
 
 
 def _is_back(rental: Rental, seen: Sighting, row: Instance) -> bool:

@@ -65,6 +65,18 @@ BOOT_FAILURES = frozenset(
 )
 
 
+class StopCause(StrEnum):
+    """Why a machine stands still. On the wire as `stopped_by`."""
+
+    ASKED = "asked"  # the user, or an end that keeps the disk
+    OUTBID = "outbid"
+    CREDIT = "credit"  # the account has none left: every machine stands still
+    LEASE = "lease"  # the guard on the machine, which heard nothing of us
+    CONTRACT = "contract"  # the host's contract is over: it never starts again
+    EXITED = "exited"  # its main process ended, and Vast still means it to run
+    UNKNOWN = "unknown"
+
+
 class Blame(StrEnum):
     """Whose fault it is that a machine could not serve, and so what follows."""
 
@@ -167,6 +179,8 @@ class Rental(Struct, frozen=True, kw_only=True):
     stop_tried_at: float | None = None
     stop_accepted: bool = False
     pause: Pause | None = None  # it shall be stopped, or is because somebody asked for it
+    stopped_by: StopCause | None = None  # while it stands still; None: before causes were kept
+    stop_detail: str | None = None  # the same in words
     paused_at: float | None = None  # since when it stands still because the user wanted it
     start_asked_at: float | None = None  # it shall run again; None once it does
     start_tried_at: float | None = None

@@ -3,7 +3,7 @@
 from msgspec import Struct, field
 
 from vastd.core.money import Micros
-from vastd.core.rental import Blame, Policy, Rental, Trigger
+from vastd.core.rental import Blame, Policy, Rental, StopCause, Trigger
 from vastd.core.spending import Admission
 
 
@@ -119,6 +119,7 @@ class InstanceStopped(RentalEvent, frozen=True, kw_only=True, tag="instance_stop
 
     why: str
     asked: bool = False  # as the user wanted
+    cause: StopCause = StopCause.UNKNOWN
 
 
 class InstanceResumed(RentalEvent, frozen=True, kw_only=True, tag="instance_resumed"):

@@ -92,7 +92,12 @@ class Afflictions:
             case MachineFaultKind.VANISH:
                 contract.vanish(at)
             case MachineFaultKind.OUTBID:
+                trouble.outbid_keeps_intent = fault.keeps_intent
                 self._raise_floor(contract)
+            case MachineFaultKind.CREDIT_ZERO:
+                self._world.drain(at)
+            case MachineFaultKind.PRICE_DRIFT:
+                contract.change_price(fault.factor, at)
             case MachineFaultKind.WRONG_GPU:
                 trouble.wrong_gpu = fault.gpu
             case MachineFaultKind.SSH_REFUSED:
@@ -143,6 +148,12 @@ class Afflictions:
                 trouble.disk_full = False
             case MachineFaultKind.BROKEN_GPU:
                 trouble.broken_gpu = False
-            case MachineFaultKind.VANISH | MachineFaultKind.SSH_REFUSED:
-                pass  # gone for good; the refusal ends by its own time
+            case MachineFaultKind.PRICE_DRIFT:
+                contract.change_price(1.0, at)
+            case (
+                MachineFaultKind.VANISH
+                | MachineFaultKind.SSH_REFUSED
+                | MachineFaultKind.CREDIT_ZERO
+            ):
+                pass  # gone for good; the refusal ends by its own time; credit comes by a deposit
         self._world.settle(at)

@@ -105,6 +105,7 @@ class Contract:
         self.guard: SimGuard | None = None  # in memory only; real machines run the scripts
         self.meter = Meter()
         self._scale = scale
+        self._price_factor = 1.0
         self._plan: list[Step] = []
         self._cached = False  # the image was pulled
         self._held_when_lost = False  # it had its GPUs when the machine fell out of contact
@@ -144,7 +145,9 @@ class Contract:
     @property
     def gpu_micros_h(self) -> Micros:
         """The hourly rate of the GPUs while running: the bid, or the price on demand."""
-        return self.chunk.gpu_micros_h if self.bid is None else self.bid
+        if self.bid is not None:
+            return self.bid
+        return Micros(round(self.chunk.gpu_micros_h * self._price_factor))
 
     @property
     def disk_micros_h(self) -> Micros:
@@ -357,6 +360,11 @@ class Contract:
     def change_bid(self, bid: Micros, at: float) -> None:
         """Pay `bid` per hour from now on."""
         self.bid = bid
+        self._rebill(at)
+
+    def change_price(self, factor: float, at: float) -> None:
+        """Cost `factor` times the price of the offer from now on; a bid stays what it is."""
+        self._price_factor = factor
         self._rebill(at)
 
     def _image_words(self) -> str:

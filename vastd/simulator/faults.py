@@ -253,6 +253,8 @@ class MachineFaultKind(StrEnum):
     SSH_AUTH = "ssh_auth"
     DISK_FULL = "disk_full"
     BROKEN_GPU = "broken_gpu"  # nvidia-smi does not work
+    CREDIT_ZERO = "credit_zero"  # the account's credit is used up: everything stops
+    PRICE_DRIFT = "price_drift"  # its GPUs cost `factor` times as much from then on
 
 
 class MachineFault(Struct, frozen=True, kw_only=True):
@@ -266,7 +268,8 @@ class MachineFault(Struct, frozen=True, kw_only=True):
     after_s: float = 0.0
     for_s: float | None = None  # None: for ever
     message: str = ""  # BOOT_ERROR: what `status_msg` says
-    factor: float = 10.0  # SLOW_BOOT: how many times slower
+    factor: float = 10.0  # SLOW_BOOT: how many times slower; PRICE_DRIFT: how many times dearer
+    keeps_intent: bool | None = None  # OUTBID: still meant to run; None: as that machine does it
     gpu: str = "NVIDIA GeForce RTX 3060"  # WRONG_GPU: what nvidia-smi says
     stuck_in: str = "loading"  # BOOT_STUCK: or "created"
     healed_by_attach: bool = False  # SSH_AUTH: attaching the key to the instance helps

@@ -52,3 +52,4 @@ class Trouble(Struct, kw_only=True):
     attach_heals: bool = False  # an attached key is accepted although others are not
     disk_full: bool = False
     broken_gpu: bool = False
+    outbid_keeps_intent: bool | None = None  # None: as the machine does it

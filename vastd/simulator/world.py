@@ -130,6 +130,10 @@ class World:
         self._deposited += amount
         self._broke = self.credit(now) <= 0
 
+    def drain(self, now: float) -> None:
+        """Let all credit be gone: the next look at the world finds it at zero."""
+        self._deposited = int(self.spent(now))
+
     # -- GPUs and bids -------------------------------------------------------------------
 
     def may_start(self, contract: Contract) -> bool:
@@ -151,7 +155,10 @@ class World:
 
     def outbid(self, contract: Contract, now: float) -> None:
         """Take the GPUs from a bidder at once, without a warning (VAST_API 8.2 no. 7)."""
-        contract.halt(now, keep_intent=contract.machine.outbid_keeps_intent)
+        keeps = contract.trouble.outbid_keeps_intent
+        if keeps is None:
+            keeps = contract.machine.outbid_keeps_intent
+        contract.halt(now, keep_intent=keeps)
         contract.outbid = True
         self._sync_shelf(contract)
 

@@ -44,6 +44,12 @@ class RentalView(View, frozen=True, kw_only=True):
     deadline_at: str | None = None
     wanted: str | None = None  # `stopped` or `running`: asked for by the user, and not so yet
     stopped_at: str | None = None  # while it is stopped: since when
+    # While it is stopped: `asked`, `outbid`, `lease`, `credit` (the account has none), `contract` (the
+    # host's is over), `exited` or `unknown`; and the same in words.
+    stopped_by: str | None = None
+    stop_detail: str | None = None
+    bid_usd: float | None = None  # per hour, disk not included; null: on demand
+    min_bid_usd: float | None = None  # the lowest that wins, as listed last; of a bid only
     storage_dph_usd: float | None = None  # what its disk costs per hour, also while stopped
     lease_expires_at: str | None = None
     lease_armed: bool | None = None

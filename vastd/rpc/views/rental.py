@@ -66,6 +66,10 @@ def rental_view(
         deadline_at=None if rental.paused_at is not None else maybe(rental.deadline_at),
         wanted=_wanted(rental),
         stopped_at=maybe(rental.phase_since if rental.phase is Phase.STOPPED else None),
+        stopped_by=rental.stopped_by if rental.phase is Phase.STOPPED else None,
+        stop_detail=rental.stop_detail if rental.phase is Phase.STOPPED else None,
+        bid_usd=None if rental.order.bid is None else to_usd(rental.order.bid),
+        min_bid_usd=_min_bid(rental, row),
         storage_dph_usd=to_usd(billing.storage_rate(rental, row)) if live else None,
         lease_expires_at=maybe(rental.lease_until) if live else None,
         lease_armed=lease.armed(rental, now) if rental.ready_at is not None and live else None,
@@ -80,6 +84,11 @@ def rental_view(
         waiting=waiting,
         warnings=_warnings(rental, seen, write_error),
     )
+
+
+def _min_bid(rental: Rental, row: Instance | None) -> float | None:
+    lowest = row.min_bid if row is not None else rental.order.offer.min_bid
+    return None if rental.order.bid is None or lowest is None else to_usd(lowest)
 
 
 def _wanted(rental: Rental) -> str | None:
