@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import pytest
 from msgspec import structs
 from msgspec.json import decode, encode
 
@@ -419,7 +418,7 @@ def test_why_a_machine_stands_still_is_on_its_line(
     vastctl: Callable[..., Any], daemon: Any, make: Any, changes: dict[str, Any], told: str
 ) -> None:
     still = make.rental(phase="stopped", stop_detail="somebody else bid more", **changes)
-    daemon.on("rental.list", rental.RentalListView(rentals=[still]))
+    daemon.on("rental.list", rental.RentalListView(rentals=[still], inventory=FRESH))
     daemon.on("rental.get", still)
 
     assert told in vastctl("ls").out
