@@ -54,7 +54,8 @@ from vastd.ssh.identity import resolve_identity
 from vastd.ssh.known_hosts import KnownHosts
 from vastd.store.lock import locked
 from vastd.store.renting_lock import RentingLock
-from vastd.store.store import Store, keep_reserve, opened, release_reserve
+from vastd.store.reserve import keep_reserve, release_reserve
+from vastd.store.store import Store, opened
 from vastd.supervisor import Supervisor
 from vastd.vast_account import VastAccount, open_account
 from vastd.vast_identity import hold_to, vast_identity

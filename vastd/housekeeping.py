@@ -17,7 +17,8 @@ from vastd.core import retention as core
 from vastd.errors import StoreError
 from vastd.shell import Shell
 from vastd.store import retention
-from vastd.store.store import DATABASE, keep_reserve
+from vastd.store.reserve import keep_reserve
+from vastd.store.store import DATABASE
 
 _log = logging.getLogger(__name__)
 

@@ -6,6 +6,7 @@ before anybody looks (I6).
 """
 
 import logging
+from collections import ChainMap
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeVar
 
@@ -13,6 +14,8 @@ import trio
 from msgspec import Struct
 
 from vastd.core import events as ev
+from vastd.core import hosts as machines
+from vastd.core.hosts import Host
 from vastd.core.job import Job
 from vastd.core.job_lifecycle import evolve_job
 from vastd.core.lifecycle import evolve
@@ -57,6 +60,7 @@ _GOES_ON = (
 )
 
 
+_K = TypeVar("_K")
 _R = TypeVar("_R")
 _Step = tuple[ev.Event, Rental | None, Job | None]
 
@@ -85,7 +89,7 @@ def _no_answer() -> None:
     return None
 
 
-def _restore(records: dict[str, _R], before: Mapping[str, _R | None]) -> None:
+def _restore(records: dict[_K, _R], before: Mapping[_K, _R | None]) -> None:
     for name, record in before.items():
         if record is None:
             del records[name]
@@ -94,9 +98,10 @@ def _restore(records: dict[str, _R], before: Mapping[str, _R | None]) -> None:
 
 
 class Ledger:
-    """All rentals and jobs in memory, backed by the store.
+    """All rentals, jobs and known machines in memory, backed by the store.
 
     `rentals`: by rental_id, any phase, in order of creation. `jobs`: by job_id, any state.
+    `hosts`: by machine_id, every machine that was rented or blocked.
     Read them freely; change them only through `commit`.
     """
 
@@ -115,6 +120,11 @@ class Ledger:
         self._reserve_used: str | None = None  # why; what starts or spends waits until it is back
         self.rentals: dict[str, Rental] = {r.rental_id: r for r in store.rentals()}
         self.jobs: dict[str, Job] = {j.job_id: j for j in store.jobs()}
+        self.hosts: dict[int, Host] = store.hosts()
+        self._unsaved_hosts: set[int] = set()
+        if not self.hosts:  # of an older vastd
+            self.hosts = machines.of_records(self.rentals)
+            self._unsaved_hosts = set(self.hosts)
         self._placed: dict[str, list[str]] = {}  # rental_id -> job ids, by placement
         self._index()
         self._listeners: list[Callable[[Change], None]] = []
@@ -179,16 +189,22 @@ class Ledger:
             IllegalTransition: a bug; nothing was changed.
             StoreError: nothing was changed.
         """
-        rentals, jobs, trail = self._evolved(events)
+        rentals, jobs, hosts, trail = self._evolved(events)
         before = {name: self.rentals.get(name) for name in rentals}
         jobs_before = {name: self.jobs.get(name) for name in jobs}
+        hosts_before = {machine_id: self.hosts.get(machine_id) for machine_id in hosts}
+        unsaved_before = set(self._unsaved_hosts)
         self._apply(rentals, jobs)
+        self.hosts.update(hosts)
+        self._unsaved_hosts.update(hosts)
         try:
             changes = self._write(trail, rentals, jobs, answer())
         except BaseException:
             # Nobody has seen it: there is no await between here and `_apply`.
             _restore(self.rentals, before)
             _restore(self.jobs, jobs_before)
+            _restore(self.hosts, hosts_before)
+            self._unsaved_hosts = unsaved_before
             self._index()
             raise
         self._announce(changes)
@@ -260,11 +276,14 @@ class Ledger:
 
     def _evolved(
         self, events: Sequence[ev.Event]
-    ) -> tuple[dict[str, Rental], dict[str, Job], list[_Step]]:
+    ) -> tuple[dict[str, Rental], dict[str, Job], dict[int, Host], list[_Step]]:
         rentals: dict[str, Rental] = {}
         jobs: dict[str, Job] = {}
+        hosts: dict[int, Host] = {}
         trail: list[_Step] = []
         for event in events:
+            about = getattr(event, "rental_id", "")
+            was = rentals.get(about) or self.rentals.get(about)
             if isinstance(event, ev.RentalEvent):
                 held = rentals.get(event.rental_id) or self.rentals.get(event.rental_id)
                 rentals[event.rental_id] = after = evolve(held, event)
@@ -275,7 +294,11 @@ class Ledger:
                 known = jobs.get(event.job_id) or self.jobs.get(event.job_id)
                 jobs[event.job_id] = done = evolve_job(known, event)
                 trail.append((event, None, done))
-        return rentals, jobs, trail
+            now = rentals.get(about) or self.rentals.get(about)
+            learnt = machines.learn(ChainMap(hosts, self.hosts), event, was, now)
+            if learnt is not None:
+                hosts[learnt.machine_id] = learnt
+        return rentals, jobs, hosts, trail
 
     def _write(
         self,
@@ -302,6 +325,7 @@ class Ledger:
             return _changes([0] * len(trail), trail)
         self._unsaved.clear()
         self._unsaved_answers.clear()
+        self._unsaved_hosts.clear()
         self.write_error = self._reserve_used
         return _changes(cursors, everything)
 
@@ -314,7 +338,8 @@ class Ledger:
     ) -> list[int]:
         def write() -> list[int]:
             rows, job_rows = list(rentals.values()), list(jobs.values())
-            return self._store.write(events, rows, job_rows, answers)
+            known = [self.hosts[machine_id] for machine_id in sorted(self._unsaved_hosts)]
+            return self._store.write(events, rows, job_rows, answers, known)
 
         try:
             return write()

@@ -14,18 +14,11 @@ from vastd.core import events as ev
 from vastd.core.job import JobState
 from vastd.core.rental import Phase
 from vastd.errors import StoreDamaged, StoreError, StoreLocked, StoreTooNew
-from vastd.store import store as module
 from vastd.store.lock import locked
 from vastd.store.renting_lock import RentingLock
+from vastd.store.reserve import RESERVE, RESERVE_BYTES, keep_reserve, release_reserve
 from vastd.store.schema import MIGRATIONS
-from vastd.store.store import (
-    DATABASE,
-    RESERVE_BYTES,
-    Store,
-    keep_reserve,
-    opened,
-    release_reserve,
-)
+from vastd.store.store import DATABASE, Store, opened
 
 
 @pytest.fixture
@@ -297,7 +290,7 @@ def test_a_write_of_nothing_still_proves_that_writing_works(store: Store) -> Non
 
 def test_the_reserve_is_real_and_given_back_once(state_dir: Path) -> None:
     keep_reserve(state_dir)
-    reserve = state_dir / module.RESERVE
+    reserve = state_dir / RESERVE
 
     assert reserve.stat().st_size == RESERVE_BYTES
     assert reserve.stat().st_blocks * 512 >= RESERVE_BYTES  # a sparse file would reserve nothing

@@ -151,6 +151,8 @@ def samples() -> list[ev.Event]:
         ev.JobPlaced: {"rental_id": RENTAL_ID, "offer": an_offer(7)},
         ev.MachineAwaited: {"why": "the cap of one day has $0.00 left"},
         ev.CapsChanged: {"changes": {"per_day_usd": (25.0, 40.0)}},
+        ev.HostBlocked: {"machine_id": 1007, "why": "slow disk", "until": T0 + 3600.0},
+        ev.HostUnblocked: {"machine_id": 1007},
         ev.ClockJumped: {"jump": "stepped", "by_s": -3600.0},
         ev.NetworkLost: {"since": T0},
         ev.NetworkBack: {"since": T0},

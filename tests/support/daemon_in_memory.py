@@ -64,7 +64,7 @@ class CutStore(Store):
         self.full = False
         self.on_commit: Callable[[str], None] = lambda _: None
 
-    def write(self, events, rentals, jobs, answers=()):  # type: ignore[no-untyped-def, override]
+    def write(self, events, rentals, jobs, answers=(), hosts=()):  # type: ignore[no-untyped-def, override]
         """Write, unless cut or full; `on_commit` is told before and after."""
         if self.cut or self.full:
             raise StoreError("database or disk is full" if self.full else "cut")
@@ -72,7 +72,7 @@ class CutStore(Store):
         self.on_commit(f"before {names}")
         if self.cut:
             raise StoreError("cut")
-        cursors = super().write(events, rentals, jobs, answers)
+        cursors = super().write(events, rentals, jobs, answers, hosts)
         self.on_commit(f"after {names}")
         return cursors
 

@@ -13,14 +13,13 @@ from typing import Final
 from msgspec import Struct
 
 from vastd.core.alarms import Alarm, Watch, Watchdog, end, warn
-from vastd.core.image_sizes import size_of
+from vastd.core.image_sizes import MBIT_PER_GB, size_of
 from vastd.core.instants import shown
 from vastd.core.limits import Limits
 from vastd.core.observed import Sighting
 from vastd.core.rental import Phase, Rental, Trigger
 from vastd.core.statuses import is_known
 
-MBIT_PER_GB: Final = 8000.0  # CASES 46
 PULL_FACTOR: Final = 2.0  # CONTRACT 5: pull time x 2
 MAX_FACTOR: Final = 3.0  # CONTRACT 5: 600 to 1,800 s
 STALL_FACTOR: Final = 0.5  # guess: one layer of some GB takes minutes without a word

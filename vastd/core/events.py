@@ -70,6 +70,7 @@ class Synced(JobEvent, frozen=True, kw_only=True, tag="synced"):
     bytes: int
     method: str = "rsync"
     secrets_kept: int = 0
+    seconds: float | None = None  # None also when little of it had to be sent
 
 
 class JobStarted(JobEvent, frozen=True, kw_only=True, tag="job_started"):
@@ -115,6 +116,7 @@ class Collected(JobEvent, frozen=True, kw_only=True, tag="collected"):
     files: int
     bytes: int
     missing: list[str]
+    seconds: float | None = None  # of the copy
 
 
 class NotCollected(JobEvent, frozen=True, kw_only=True, tag="not_collected"):
@@ -139,6 +141,20 @@ class CapsChanged(DaemonEvent, frozen=True, kw_only=True, tag="caps_changed"):
     dollars; None: no cap."""
 
     changes: dict[str, tuple[float | None, float | None]]
+
+
+class HostBlocked(DaemonEvent, frozen=True, kw_only=True, tag="host_blocked"):
+    """The user wants no rental on a machine. `until` None: until he says otherwise."""
+
+    machine_id: int
+    why: str
+    until: float | None = None
+
+
+class HostUnblocked(DaemonEvent, frozen=True, kw_only=True, tag="host_unblocked"):
+    """The user allows rentals on a machine again."""
+
+    machine_id: int
 
 
 class ClockJumped(DaemonEvent, frozen=True, kw_only=True, tag="clock_jumped"):

@@ -10,6 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
+MBIT_PER_GB: Final = 8000.0  # CASES 46
 GUESS: Final = "guess by its name"
 
 

@@ -40,6 +40,13 @@ def _of_daemon(event: ev.DaemonEvent) -> Line:
             way = "forward" if by_s > 0 else "back"
             text = words.format(span=span(by_s), way=way)
             return Line(text=text, severity=severity, data={"jump": jump, "by_s": by_s})
+        case ev.HostBlocked(machine_id=machine_id, why=why, until=until):
+            end = "until it is unblocked" if until is None else f"until {shown(until)}"
+            text = f"machine {machine_id} is not rented {end}: {why}"
+            return Line(text=text, data={"machine_id": machine_id})
+        case ev.HostUnblocked(machine_id=machine_id):
+            text = f"machine {machine_id} may be rented again"
+            return Line(text=text, data={"machine_id": machine_id})
         case ev.NetworkLost(since=since):
             text = (
                 f"your own network seems down since {shown(since)}: neither Vast nor any machine "

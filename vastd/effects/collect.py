@@ -4,6 +4,8 @@ import logging
 from pathlib import Path
 from typing import Final
 
+import trio
+
 from vastd.core import events as ev
 from vastd.core.job import Job
 from vastd.core.limits import COLLECT_TRIES
@@ -28,6 +30,7 @@ async def collect(shell: Shell, rental_id: str, job_id: str | None) -> None:
         return
     job = shell.ledger.job(job_id)
     outputs = outputs_of(job)
+    began = trio.current_time()
     try:
         if outputs:
             report = await bring_home(shell, rental_id, job, outputs, Path(job.project))
@@ -47,6 +50,7 @@ async def collect(shell: Shell, rental_id: str, job_id: str | None) -> None:
             files=len(report.files),
             bytes=report.bytes,
             missing=report.missing,
+            seconds=trio.current_time() - began,
         )
         shell.ledger.commit(done)
         if not any(j.finished and j.uncollected for j in shell.ledger.jobs_of(rental_id)):

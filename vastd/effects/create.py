@@ -8,7 +8,7 @@ import trio
 from vastd.core import billing
 from vastd.core import events as ev
 from vastd.core.market import CreateSpec
-from vastd.core.rental import Phase, Rental, Trigger
+from vastd.core.rental import Blame, Phase, Rental, Trigger
 from vastd.errors import (
     AuthRejected,
     BadSpec,
@@ -149,7 +149,11 @@ def _confirmed(shell: Shell, rental_id: str, instance_id: int, *more: ev.RentalE
 def _created_but_failed(shell: Shell, rental_id: str, exc: CreatedButFailed) -> None:
     """Vast refused and yet made an instance, which bills until it is destroyed (CASES 6)."""
     end = ev.EndDecided(
-        rental_id=rental_id, at=shell.wall_clock(), trigger=Trigger.BOOT_FAILED, why=str(exc)
+        rental_id=rental_id,
+        at=shell.wall_clock(),
+        trigger=Trigger.BOOT_FAILED,
+        why=str(exc),
+        blame=Blame.NOBODY,  # a bid too low, mostly
     )
     _confirmed(shell, rental_id, exc.instance_id, end)
 

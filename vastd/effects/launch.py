@@ -56,7 +56,9 @@ async def _start(shell: Shell, box: Box, rental_id: str, job: Job) -> None:
         def progress(step: str, done: int, total: int | None, unit: str) -> None:
             shell.progress(step, done, total, unit, rental_id, job.job_id)
 
+        began = trio.current_time()
         report = await box.push_project(source, progress)
+        whole = report.files_sent == report.files
         shell.ledger.commit(
             ev.Synced(
                 job_id=job.job_id,
@@ -66,6 +68,7 @@ async def _start(shell: Shell, box: Box, rental_id: str, job: Job) -> None:
                 bytes=report.bytes,
                 method=report.method,
                 secrets_kept=len(report.secrets_kept),
+                seconds=trio.current_time() - began if whole else None,
             )
         )
         await box.start_job(_order(shell, job))

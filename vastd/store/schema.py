@@ -55,6 +55,13 @@ MIGRATIONS: Final = (
     );
     INSERT INTO meta VALUES ('store_id', lower(hex(randomblob(8))));
     """,
+    # `hosts`: what is known of machines; filled by the ledger from the rentals there are.
+    """
+    CREATE TABLE hosts (
+        machine_id INTEGER PRIMARY KEY,
+        body BLOB NOT NULL
+    );
+    """,
 )
 
 # What every statement of the store relies on: a table without it is damage, found at the start.
@@ -65,6 +72,7 @@ SHAPE: Final = {
     "answers": "request_id, method, at, body",
     "meta": "key, value",
     "costs": "day, project, micros",
+    "hosts": "machine_id, body",
 }
 
 

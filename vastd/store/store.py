@@ -18,9 +18,11 @@ import msgspec
 from msgspec import Struct
 
 from vastd.core import events as ev
+from vastd.core.hosts import Host
 from vastd.core.job import Job
 from vastd.core.rental import Rental
 from vastd.errors import StoreDamaged, StoreError
+from vastd.store.hosts import EVERY_HOST, host_of, put_hosts
 from vastd.store.mark import NAME as MARK
 from vastd.store.mark import Mark, Marked, forget_mark, open_mark, read_mark
 from vastd.store.renting_lock import RentingLock
@@ -28,8 +30,6 @@ from vastd.store.schema import SHAPE, is_damage, migrate, require_known
 
 DATABASE: Final = "vastd.db"
 OWNER: Final = "owner"  # `vastd.owner` keeps it, outside the database on purpose
-RESERVE: Final = "reserve"
-RESERVE_BYTES: Final = 8 * 1024 * 1024  # DESIGN I6: released on a full disk
 
 
 class Answer(Struct, frozen=True, kw_only=True):
@@ -76,6 +76,7 @@ class Store:
         rentals: Sequence[Rental],
         jobs: Sequence[Job],
         answers: Sequence[Answer] = (),
+        hosts: Sequence[Host] = (),
     ) -> list[int]:
         """Make everything durable in one transaction; return the cursors of `events`.
 
@@ -104,6 +105,7 @@ class Store:
                     [(j.job_id, j.state, _encode(j)) for j in jobs],
                 )
                 self._put(answers)
+                put_hosts(self._connection, hosts)
         except sqlite3.Error as exc:
             raise StoreError(
                 f"cannot write {self._path}: {exc}",
@@ -156,6 +158,11 @@ class Store:
             msgspec.json.decode(body, type=Job)
             for (body,) in self.read("SELECT body FROM jobs ORDER BY rowid")
         ]
+
+    def hosts(self) -> dict[int, Host]:
+        """Return every machine that is known, by machine id."""
+        found = (host_of(body) for (body,) in self.read(EVERY_HOST))
+        return {host.machine_id: host for host in found}
 
     def events_after(self, cursor: int, limit: int) -> list[StoredEvent]:
         """Return up to `limit` events after `cursor`, oldest first."""
@@ -371,28 +378,3 @@ def _quarantine(path: Path) -> Path:
         if extra.exists():
             extra.rename(aside.with_name(aside.name + suffix))
     return aside
-
-
-def keep_reserve(state_dir: Path) -> bool:
-    """Make the reserve file, so that a full disk still leaves room to record endings; return
-    whether it is there. It is not made of the last room there is."""
-    path = state_dir / RESERVE
-    try:
-        if path.exists() and path.stat().st_size >= RESERVE_BYTES:
-            return True
-        free = os.statvfs(state_dir)
-        if free.f_bavail * free.f_frsize < 2 * RESERVE_BYTES:
-            return False
-        path.write_bytes(bytes(RESERVE_BYTES))
-    except OSError:
-        return False
-    return True
-
-
-def release_reserve(state_dir: Path) -> bool:
-    """Give the reserve back to a full disk; return whether there was one."""
-    try:
-        (state_dir / RESERVE).unlink()
-    except OSError:
-        return False
-    return True
