@@ -19,6 +19,7 @@ from vastd.clocks import newest_instant, process_clock
 from vastd.config.load import load
 from vastd.configuration import ConfigurationHolder
 from vastd.core import events as ev
+from vastd.core.hosts import Known
 from vastd.core.instants import rfc3339
 from vastd.core.job import Needs
 from vastd.core.money import Micros
@@ -146,7 +147,7 @@ async def run(options: Options, stop: trio.Event, manager: ServiceManager) -> No
                 nursery.cancel_scope.cancel()
 
 
-async def _not_yet(needs: Needs, avoid: frozenset[int], budget: Micros | None) -> Choice:
+async def _not_yet(needs: Needs, known: Known, budget: Micros | None) -> Choice:
     raise AssertionError("the planner is set before anything runs")
 
 

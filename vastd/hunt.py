@@ -15,6 +15,7 @@ from msgspec import Struct, field, structs
 from vastd.core import filters, gpus, reasons, screening
 from vastd.core.estimate import Candidate, estimate
 from vastd.core.filters import Bound, Name
+from vastd.core.hosts import Known
 from vastd.core.market import Offer, OfferQuery
 from vastd.core.ranking import Pick, RankRules, Role
 from vastd.core.screening import Limits, Screened
@@ -75,12 +76,14 @@ class Hunt:
         *,
         bounds: list[Bound] | None = None,
         advice: Sequence[Bound] = (),
+        known: Known | None = None,
     ) -> None:
         self.offers: dict[int, Offer] = {}  # by offer id, as first seen
         self.bounds = filters.plan_bounds(req) if bounds is None else bounds
         self.advice = list(advice)  # bounds that only warn
         self.limits = limits
         self.searches = 0
+        self._hosts = known.hosts if known else {}
         self._source = source
         self._req = req
         self._rules = rules
@@ -162,9 +165,17 @@ class Hunt:
         """Return everything seen, with the reasons against it."""
         efficiency = self._rules.scaling_efficiency
         candidates = [
-            estimate(offer, self._req, efficiency=efficiency) for offer in self.offers.values()
+            self._remembered(estimate(offer, self._req, efficiency=efficiency))
+            for offer in self.offers.values()
         ]
         return screening.screen(candidates, self._req, self.bounds, self.limits)
+
+    def _remembered(self, candidate: Candidate) -> Candidate:
+        """Return the candidate with what its machine did here before."""
+        host = self._hosts.get(candidate.offer.machine_id)
+        if host is None or not host.history:
+            return candidate
+        return structs.replace(candidate, risk=host.risk, history=host.history)
 
     def fitting(self) -> list[Candidate]:
         """Return what nothing speaks against."""
@@ -225,5 +236,6 @@ _RELAX: Final = {
     Name.BID: "bid more (--spot)",
     Name.PRICE: "raise the price cap (--max-price)",
     Name.BUDGET: "raise the budget (--budget)",
-    Name.BLOCKED: "wait for other machines: those that failed before are avoided",
+    Name.BLOCKED: "lift a block (vastctl hosts ls tells why, vastctl hosts unblock lifts it)",
+    Name.TAKEN: "wait a moment: another of your runs is renting it",
 }

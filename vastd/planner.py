@@ -7,6 +7,7 @@ from msgspec import structs
 from vastd import planning
 from vastd.configuration import ConfigurationHolder
 from vastd.core import query
+from vastd.core.hosts import Known
 from vastd.core.instants import rfc3339
 from vastd.core.job import Needs
 from vastd.core.money import Micros, from_usd
@@ -14,6 +15,7 @@ from vastd.core.sizing import Requirements, SizingDefaults
 from vastd.defaults import fill_needs, limit_facts
 from vastd.errors import NoOffers
 from vastd.hunt import Option, PlanRules
+from vastd.renting import known_now
 from vastd.rpc.views.plan import offers_view, option_view, plan_view, task_needs
 from vastd.shell import Choice, Shell
 from vastd_protocol.methods.offer import OfferSearchParams, OffersView
@@ -59,6 +61,7 @@ class MarketPlanner:
             task_needs(needs, said_by),
             self._rules(params.needs.profile, config),
             budget=None if params.budget_usd is None else from_usd(params.budget_usd),
+            known=known_now(self._shell),
         )
         view = plan_view(found)
         return structs.replace(
@@ -80,11 +83,12 @@ class MarketPlanner:
             task_needs(needs, said_by),
             self._rules(params.needs.profile, config),
             limit=params.limit,
+            known=known_now(self._shell),
         )
         return structs.replace(offers_view(found, asked_at), defaults=said_by)
 
     async def choose(
-        self, needs: Needs, avoid: frozenset[int], budget: Micros | None
+        self, needs: Needs, known: Known, budget: Micros | None
     ) -> tuple[Choice, OptionView]:
         """Return the best value, as a choice and as it is shown.
 
@@ -95,9 +99,7 @@ class MarketPlanner:
         await self._shell.credit.look(self._shell.provider, self._shell.wall_clock)
         rules = self._rules(needs.profile)
         wanted = task_needs(needs)
-        found = await planning.plan(
-            self._shell.provider, wanted, rules, budget=budget, blocked=avoid
-        )
+        found = await planning.plan(self._shell.provider, wanted, rules, budget=budget, known=known)
         if not found.ranked:
             raise NoOffers("no offer fits")
         best, *rest = found.ranked
@@ -105,12 +107,10 @@ class MarketPlanner:
         choice = structs.replace(_choice(best, found.requirements), others=others)
         return choice, option_view(best)
 
-    async def choose_again(
-        self, needs: Needs, avoid: frozenset[int], budget: Micros | None
-    ) -> Choice:
+    async def choose_again(self, needs: Needs, known: Known, budget: Micros | None) -> Choice:
         """Return the next best choice for a job whose machine failed. The offer it once named is
         used up, so any that fits is taken."""
-        choice, _ = await self.choose(_without_offer(needs), avoid, budget)
+        choice, _ = await self.choose(_without_offer(needs), known, budget)
         return choice
 
 

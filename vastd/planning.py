@@ -8,9 +8,10 @@ from msgspec import Struct, field, structs
 from vastd.core import filters, query, ranking, screening, sizing
 from vastd.core.estimate import Candidate
 from vastd.core.filters import Bound, Name
+from vastd.core.hosts import Known
 from vastd.core.money import Micros
 from vastd.core.ranking import Pick, Role
-from vastd.core.screening import Limits
+from vastd.core.screening import Limits, Rejection
 from vastd.core.sizing import Confidence, Requirements, TaskNeeds
 from vastd.errors import InvalidRequest, NoOffers
 from vastd.hunt import Hunt, OfferSource, Option, PlanRules
@@ -50,11 +51,11 @@ async def plan(
     rules: PlanRules,
     *,
     budget: Micros | None = None,
-    blocked: frozenset[int] = frozenset(),
+    known: Known | None = None,
 ) -> Plan:
     """Size the task and propose offers; without a `source` only size it.
 
-    `budget` is for the whole job; `blocked` are machine ids never to be taken.
+    `budget` is for the whole job; `known` is what not to take, and what speaks against machines.
 
     Raises:
         InvalidRequest: the needs make no sense.
@@ -67,7 +68,7 @@ async def plan(
     base = Plan(needs=needs, requirements=req, question=sizing.question(req), warnings=req.warnings)
     if source is None:
         return base
-    hunt = Hunt(source, req, rules, _limits(req, budget, blocked))
+    hunt = Hunt(source, req, rules, _limits(req, budget, known), known=known)
     warnings = list(req.warnings)
     if budget is not None and req.hours is None:
         warnings.append("without hours the budget cannot be compared with a total")
@@ -99,7 +100,7 @@ async def search(
     rules: PlanRules,
     *,
     limit: int = 20,
-    blocked: frozenset[int] = frozenset(),
+    known: Known | None = None,
 ) -> Found:
     """Answer a query in Vast's language, narrowed by what `needs` states.
 
@@ -123,10 +124,10 @@ async def search(
         asked += [b for b in bounds if b.name == Name.NUM_GPUS and b not in asked]
     asked += filters.query_bounds(parsed)
     stated = req.max_dph is not None and req.max_dph.confidence is Confidence.STATED
-    limits = structs.replace(_limits(req, None, blocked), bands=False, long_contract=False)
+    limits = structs.replace(_limits(req, None, known), bands=False, long_contract=False)
     if not stated:
         limits = structs.replace(limits, max_price=None)
-    hunt = Hunt(source, req, rules, limits, bounds=asked, advice=advice)
+    hunt = Hunt(source, req, rules, limits, bounds=asked, advice=advice, known=known)
     await hunt.ask(asked)
     await hunt.look_wider()
     fit = ranking.one_per_machine(ranking.by_total(hunt.fitting()))
@@ -160,7 +161,7 @@ async def _plan_one(hunt: Hunt, base: Plan, offer_id: int, warnings: list[str]) 
         why = "; ".join(rejection.detail for rejection in one.rejections)
         raise NoOffers(
             f"offer {offer_id} ({one.candidate.offer.gpu_name}) does not fit: {why}",
-            hint="change what you ask for, or leave --offer out to let vastd choose",
+            hint=_ways_on(one.rejections),
         )
     pick = Pick(roles=tuple(Role), candidate=one.candidate)
     option = hunt.option(one.candidate, pick.roles, [pick])
@@ -169,12 +170,20 @@ async def _plan_one(hunt: Hunt, base: Plan, offer_id: int, warnings: list[str]) 
     )
 
 
-def _limits(req: Requirements, budget: Micros | None, blocked: frozenset[int]) -> Limits:
+def _ways_on(rejections: Sequence[Rejection]) -> str:
+    names = {rejection.name for rejection in rejections}
+    lifted = "lift the block with vastctl hosts unblock, or " if Name.BLOCKED in names else ""
+    return f"{lifted}change what you ask for, or leave --offer out to let vastd choose"
+
+
+def _limits(req: Requirements, budget: Micros | None, known: Known | None) -> Limits:
+    known = known or Known()
     return Limits(
         max_price=None if req.max_dph is None else req.max_dph.value,
         budget=budget,
         min_reliability=None if req.min_reliability is None else req.min_reliability.value,
-        blocked=blocked,
+        blocked=known.blocked,
+        taken=known.taken,
     )
 
 

@@ -1,24 +1,31 @@
 """From a choice to a planned rental: names, labels, and what forbids renting now."""
 
 import re
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from vastd.core import events as ev
+from vastd.core.hosts import Known
 from vastd.core.job import Job
 from vastd.core.labels import make_label
+from vastd.core.market import Offer
 from vastd.core.money import show_two_rates
+from vastd.core.placement import being_rented, known
 from vastd.core.rental import Order, Phase, Policy, Rental
 from vastd.errors import (
     AuthRejected,
     InvalidRequest,
     InventoryUnknown,
+    NoOffers,
     PolicyRefused,
     StoreDamaged,
 )
 from vastd.shell import Choice, Shell
 from vastd.spending import admit
 
+CHOICES: Final = 5  # guess: that many runs in the same second
+_T = TypeVar("_T")
 _NAME: Final = re.compile(r"^[a-z0-9][a-z0-9-]{0,40}$")  # CONTRACT 2
 
 
@@ -84,6 +91,33 @@ def task_of(job: Job) -> str:
     task, else the experiment."""
     is_task = job.needs.profile == "arf" and job.task_id is not None
     return job.task_id if is_task and job.task_id else job.name
+
+
+def known_now(shell: Shell, job: Job | None = None) -> Known:
+    """Return what is to be avoided, and what is known of machines, when one is chosen for `job`."""
+    return known(job, shell.ledger.rentals, shell.ledger.hosts, shell.wall_clock())
+
+
+async def choose_free(
+    shell: Shell,
+    choose: Callable[[Known], Awaitable[_T]],
+    offer_of: Callable[[_T], Offer],
+    job: Job | None = None,
+) -> _T:
+    """Choose until the offer is one that nobody else took while the market was asked: two who
+    choose at once must not rent the same.
+
+    Raises:
+        NoOffers: nothing fits, or others were always faster.
+    """
+    for _ in range(CHOICES):
+        found = await choose(known_now(shell, job))
+        if offer_of(found).offer_id not in being_rented(shell.ledger.rentals):
+            return found
+    raise NoOffers(
+        f"{CHOICES} choices in a row were rented by other runs meanwhile",
+        hint="try again in a moment",
+    )
 
 
 def planned(

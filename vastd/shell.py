@@ -10,6 +10,7 @@ from pathlib import Path
 from msgspec import Struct, structs
 
 from vastd.clocks import Clock
+from vastd.core.hosts import Known
 from vastd.core.job import Needs
 from vastd.core.limits import Limits
 from vastd.core.market import Offer
@@ -40,8 +41,8 @@ class Choice(Struct, frozen=True, kw_only=True):
     others: tuple["Choice", ...] = ()  # what else would do, in the order to try
 
 
-Chooser = Callable[[Needs, frozenset[int], Micros | None], Awaitable[Choice]]
-"""`(needs, machine ids to avoid, budget)` -> the best choice now, or `NoOffers`."""
+Chooser = Callable[[Needs, Known, Micros | None], Awaitable[Choice]]
+"""`(needs, what is known of machines and offers, budget)` -> the best choice now, or `NoOffers`."""
 
 
 def _no_progress(

@@ -166,12 +166,13 @@ def test_a_card_the_image_cannot_run_on_is_removed_and_the_reason_says_so() -> N
         ({"disk_space_gb": 49.9}, "disk"),
         ({"inet_down_mbps": 100.0}, "inet_down"),
         ({"machine_id": 66}, "blocked machine"),
+        ({"offer_id": 77}, "being rented"),
         ({"dph": from_usd(0.51)}, "price"),
     ],
 )
 @pytest.mark.req("SRC-14")
 def test_every_bound_is_checked_again_on_the_row(changes: dict[str, object], name: str) -> None:
-    limits = Limits(blocked=frozenset({66}), max_price=from_usd(0.5))
+    limits = Limits(blocked={66: "stuck"}, taken={77: "lab"}, max_price=from_usd(0.5))
     said = {"gpu_ram_gb": 24, "max_dph": from_usd(0.5)}
 
     assert against(an_offer(**changes), limits, **said) == [name]

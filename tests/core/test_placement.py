@@ -3,12 +3,15 @@
 import pytest
 from msgspec import structs
 
-from support.builders import LIMITS, RENTAL_ID, T0, a_job, a_rental, an_ending
+from support.builders import LIMITS, RATE, RENTAL_ID, T0, a_job, a_rental, an_ending
 from support.offer_builders import an_offer
 from vastd.core import events as ev
+from vastd.core.hosts import Block, Host
 from vastd.core.job import Attempt, Job, JobState
-from vastd.core.placement import Need, Verdict, failed_machines, settle
-from vastd.core.rental import BOOT_FAILURES, Order, Phase, Rental, Trigger
+from vastd.core.job_lifecycle import evolve_job
+from vastd.core.money import Micros
+from vastd.core.placement import Need, Verdict, known, settle
+from vastd.core.rental import BOOT_FAILURES, Blame, Order, Phase, RateSegment, Rental, Trigger
 
 NOW = T0 + 100
 
@@ -28,13 +31,14 @@ def finish(found: Verdict) -> ev.JobFinished:
 
 
 def gone(trigger: Trigger, **changes: object) -> Rental:
-    return a_rental(Phase.GONE, ending=an_ending(trigger), end_detail="so it was", **changes)
+    fields = {"ending": an_ending(trigger), "end_detail": "so it was", **changes}
+    return a_rental(Phase.GONE, **fields)
 
 
 def an_attempt(number: int, reason: str | None = "stuck") -> Attempt:
     return Attempt(
         rental_id=f"r{number}", offer_id=number, machine_id=1000 + number, began_at=T0,
-        reason=reason,
+        reason=reason, phase="booting" if reason else None,
     )  # fmt: skip
 
 
@@ -69,7 +73,7 @@ def test_the_third_failed_machine_is_the_last() -> None:
     assert kinds(second) == ["attempt_failed"]
     assert kinds(third) == ["attempt_failed", "job_finished"]
     assert (finish(third).state, finish(third).failure) == ("failed", "provisioning")
-    assert finish(third).why == "so it was"
+    assert finish(third).why.endswith("; machine 1007 (planned): so it was")
 
 
 def test_a_refusal_that_every_offer_would_share_stops_at_once() -> None:
@@ -169,23 +173,87 @@ def test_results_lost_with_their_machine_are_told_once() -> None:
     assert verdict(structs.replace(job, collected=True), gone(Trigger.USER)) == Verdict()
 
 
-def test_machines_that_failed_within_a_day_are_avoided() -> None:
-    def failed(number: int, trigger: Trigger, ended_at: float) -> Rental:
+@pytest.mark.req("FAI-07")
+def test_a_choice_knows_blocked_machines_those_that_failed_the_job_and_offers_being_rented() -> (
+    None
+):
+    def asking(number: int, phase: Phase) -> Rental:
         order = Order(offer=an_offer(number), image="i", disk_gb=50.0)
-        return gone(trigger, rental_id=f"r{number}", order=order, ended_at=ended_at)
+        return a_rental(phase, rental_id=f"r{number}", name=f"lab-{number}", order=order)
 
-    held = [
-        failed(1, Trigger.BOOT_OVERDUE, T0),
-        failed(2, Trigger.BOOT_OVERDUE, T0 - 86_400.0),
-        failed(3, Trigger.CREATE_REFUSED, T0),  # the offer was refused, the machine may be fine
-        failed(4, Trigger.USER, T0),
-        failed(5, Trigger.HARDWARE_MISMATCH, T0),
-    ]
-    jobs = [
-        a_job(JobState.PLACING, attempts=(an_attempt(8), an_attempt(9, None))),
-        a_job(JobState.FAILED, attempts=(an_attempt(10),)),
-    ]
+    rentals = {r.rental_id: r for r in (
+        asking(1, Phase.PLANNED), asking(2, Phase.CREATING), asking(3, Phase.BOOTING),
+        asking(4, Phase.GONE),
+    )}  # fmt: skip
+    block = Block(since=T0, until=T0 + 60, why="stuck", by="vastd")
+    old = structs.replace(block, until=T0)
+    hosts = {5: Host(machine_id=5, block=block), 6: Host(machine_id=6, block=old)}
+    job = a_job(JobState.PLACING, attempts=(an_attempt(8), an_attempt(9, None)))
 
-    avoided = failed_machines(jobs, {r.rental_id: r for r in held}, T0)
+    found = known(job, rentals, hosts, T0)
 
-    assert avoided == {1001, 1005, 1008}
+    assert set(found.blocked) == {5, 1008}
+    assert found.blocked[5].startswith("stuck (blocked by vastd until 2027-")
+    assert found.blocked[1008].startswith("it failed for this job: ")
+    assert found.taken == {1: "lab-1", 2: "lab-2"}
+    assert set(known(None, rentals, hosts, T0).blocked) == {5}
+
+
+def test_an_attempt_is_recorded_with_phase_seconds_dollars_and_blame() -> None:
+    rental = gone(Trigger.BOOT_OVERDUE, ended_at=T0 + 900, phases=(
+        (Phase.PLANNED, T0), (Phase.BOOTING, T0 + 5), (Phase.DESTROYING, T0 + 605),
+        (Phase.GONE, T0 + 900),
+    ), rates=(RateSegment(T0 + 5, RATE), RateSegment(T0 + 900, Micros(0))))  # fmt: skip
+    job = a_job(JobState.PLACING, attempts=(an_attempt(1, None),))
+
+    (failed,) = verdict(job, rental).events
+
+    assert isinstance(failed, ev.AttemptFailed)
+    assert (failed.phase, failed.machine_id) == ("booting", 1007)
+    assert (failed.seconds, failed.wasted) == (900.0, 89_500)  # 895 s at 100 micro-dollars
+    assert (failed.blame, failed.counts) == (Blame.HOST, True)
+    after = evolve_job(job, failed).attempts[-1]
+    assert (after.seconds, after.wasted, after.blame) == (900.0, 89_500, Blame.HOST)
+
+
+@pytest.mark.req("FAI-06")
+def test_an_offer_that_was_gone_is_no_failed_machine_but_chasing_offers_ends() -> None:
+    missed = structs.replace(an_attempt(1), counts=False)
+    lost = gone(Trigger.CREATE_REFUSED, offer_gone=True)
+
+    many = verdict(a_job(JobState.PLACING, attempts=(missed,) * 11), lost)
+    enough = verdict(a_job(JobState.PLACING, attempts=(missed,) * 12), lost)
+
+    assert kinds(many) == ["attempt_failed"]
+    assert kinds(enough) == ["attempt_failed", "job_finished"]
+    failed = many.events[0]
+    assert isinstance(failed, ev.AttemptFailed)
+    assert failed.counts is False
+    two = a_job(JobState.PLACING, attempts=(missed, an_attempt(1), an_attempt(2)))
+    assert kinds(verdict(two, lost)) == ["attempt_failed"]  # the third try is not used up
+    assert kinds(verdict(two, gone(Trigger.BOOT_OVERDUE)))[-1] == "job_finished"
+
+
+@pytest.mark.req("FAI-03")
+def test_the_run_that_is_given_up_tells_every_reason() -> None:
+    before = (an_attempt(1), an_attempt(2))
+
+    found = finish(verdict(a_job(JobState.PLACING, attempts=before), gone(Trigger.BOOT_OVERDUE)))
+
+    assert found.why.startswith("3 attempts failed: machine 1001 (booting): ")
+    assert all(f"machine {m}" in found.why for m in (1001, 1002, 1007))
+
+
+def test_the_image_s_fault_ends_the_run_with_its_reason_alone() -> None:
+    ending = an_ending(Trigger.BOOT_FAILED, why="manifest unknown", blame=Blame.RUN)
+    hopeless = gone(Trigger.BOOT_FAILED, ending=ending, end_detail="manifest unknown",
+                    refused_for_all=True)  # fmt: skip
+    found = finish(verdict(a_job(JobState.PLACING, attempts=(an_attempt(1, None),)), hopeless))
+
+    assert found.why == "manifest unknown; every other machine would fail in the same way"
+
+
+def test_a_machine_that_was_outbid_before_it_ran_is_followed_by_the_next() -> None:
+    job = a_job(JobState.PLACING, attempts=(an_attempt(1, None),))
+
+    assert kinds(verdict(job, gone(Trigger.OUTBID))) == ["attempt_failed"]

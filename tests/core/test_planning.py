@@ -4,6 +4,7 @@ import pytest
 
 from support.offer_builders import ListedOffers, a_4090, an_h100, an_offer
 from support.sim_market import HandClock, a_market
+from vastd.core.hosts import Death, Host, Known
 from vastd.core.market import Offer
 from vastd.core.money import from_usd
 from vastd.core.ranking import Role
@@ -127,10 +128,40 @@ async def test_of_one_machine_only_one_chunk_is_tried() -> None:
 async def test_a_blocked_machine_is_never_proposed() -> None:
     market = ListedOffers(an_offer(1, 0.10, machine_id=7), an_offer(2, 0.20))
 
-    chosen = await plan(market, TaskNeeds(hours=1), RULES, blocked=frozenset({7}))
+    known = Known(blocked={7: "stuck (blocked by vastd until noon)"})
+    chosen = await plan(market, TaskNeeds(hours=1), RULES, known=known)
 
     assert [o.offer.offer_id for o in chosen.ranked] == [2]
     assert chosen.removed == {"blocked machine": 1}
+    with pytest.raises(NoOffers, match="machine 7: stuck") as caught:
+        await plan(market, TaskNeeds(hours=1, offer_id=1), RULES, known=known)
+    assert "vastctl hosts unblock" in (caught.value.hint or "")
+
+
+async def test_an_offer_another_run_is_renting_is_never_proposed() -> None:
+    market = ListedOffers(an_offer(1, 0.10), an_offer(2, 0.20))
+    known = Known(taken={1: "lab"})
+
+    chosen = await plan(market, TaskNeeds(hours=1), RULES, known=known)
+
+    assert [o.offer.offer_id for o in chosen.ranked] == [2]
+    with pytest.raises(NoOffers, match="it is being rented for lab"):
+        await plan(market, TaskNeeds(hours=1, offer_id=1), RULES, known=known)
+
+
+async def test_a_machine_with_a_bad_history_is_dearer_by_it_and_says_so() -> None:
+    """Two failures of three are as if half of the price came on top."""
+    market = ListedOffers(an_offer(1, 0.10), an_offer(2, 0.14), an_offer(3, 0.16))
+    failure = Death(at=0.0, rental_id="r1", trigger="boot_overdue", why="stuck")
+    bad = Host(machine_id=1001, rented=3, failed=2, failure=failure)
+
+    chosen = await plan(market, TaskNeeds(hours=1), RULES, known=Known(hosts={1001: bad}))
+    without = await plan(market, TaskNeeds(hours=1), RULES)
+
+    assert [o.offer.offer_id for o in chosen.ranked] == [2, 1, 3]
+    assert [o.offer.offer_id for o in without.ranked] == [1, 2, 3]
+    (shown,) = (o for o in chosen.ranked if o.offer.offer_id == 1)
+    assert "machine 1001: failed 2 of 3 times here: stuck" in shown.flags
 
 
 async def test_the_configured_price_cap_holds_unless_the_user_names_one() -> None:

@@ -27,7 +27,8 @@ def project(tmp_path: Path) -> Path:
 async def ask(tmp_path: Path, **params: Any) -> OffersView:
     config = ConfigurationHolder(load(tmp_path / "config.toml", {}), {})
     market = ListedOffers(an_offer(1, 0.15), a_4090(2, 0.30), an_h100(4, 1.90))
-    shell: Any = SimpleNamespace(provider=market, wall_clock=lambda: T0)
+    ledger = SimpleNamespace(rentals={}, hosts={})
+    shell: Any = SimpleNamespace(provider=market, wall_clock=lambda: T0, ledger=ledger)
     ctx: Any = SimpleNamespace(config=config, planner=MarketPlanner(shell, config))
     return await search(ctx, OfferSearchParams(**params))
 

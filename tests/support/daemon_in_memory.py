@@ -18,6 +18,7 @@ import trio
 from vastd import clocks
 from vastd.clocks import Clock, newest_instant
 from vastd.core import events as ev
+from vastd.core.hosts import Known
 from vastd.core.job import Job, Needs
 from vastd.core.limits import Limits
 from vastd.core.market import OfferQuery
@@ -220,11 +221,13 @@ class Lab:
         return f"{prefix}{self._numbers:06d}"
 
     async def choose(
-        self, provider: Provider, needs: Needs, avoid: frozenset[int], budget: Micros | None
+        self, provider: Provider, needs: Needs, known: Known, budget: Micros | None
     ) -> Choice:
         """Choose the cheapest offer: choosing well is not what is simulated here."""
         offers = await provider.search_offers(OfferQuery(disk_gb=needs.disk_gb or 50.0))
-        fitting = [o for o in offers if o.machine_id not in avoid]
+        fitting = [
+            o for o in offers if o.machine_id not in known.blocked and o.offer_id not in known.taken
+        ]
         if not fitting:
             raise NoOffers("no offer fits")
         best = min(fitting, key=lambda o: (o.dph, o.offer_id))
@@ -254,8 +257,8 @@ class Lab:
                 date=lambda: clock.heard(self.true_time(), 0.0),
             )
 
-            async def choose(needs: Needs, avoid: frozenset[int], budget: Micros | None) -> Choice:
-                return await self.choose(provider, needs, avoid, budget)
+            async def choose(needs: Needs, known: Known, budget: Micros | None) -> Choice:
+                return await self.choose(provider, needs, known, budget)
 
             shell = Shell(
                 ledger=ledger,

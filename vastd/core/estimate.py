@@ -33,6 +33,8 @@ class Candidate(Struct, frozen=True, kw_only=True):
     hours: float | None  # None without hours of the task, or without a speed
     buffered_hours: float | None  # for decisions about money and reliability
     total: Micros | None
+    risk: float = 0.0  # what the machine's history adds to its price in the ranking, as a share
+    history: str = ""  # what speaks against the machine, in words
     interruption_chance: float | None  # 1 - r^h: the host fails while the job runs; 0 to 1
 
 

@@ -13,6 +13,8 @@ from msgspec import Struct
 
 from vastd.core.job import Job
 from vastd.core.market import Offer
+from vastd.core.money import Micros
+from vastd.core.rental import Blame
 
 # One name for all events, `ev.…`, wherever they are defined.
 from vastd.core.rental_events import *  # noqa: F403
@@ -54,6 +56,11 @@ class AttemptFailed(JobEvent, frozen=True, kw_only=True, tag="attempt_failed"):
     rental_id: str
     phase: str
     why: str
+    machine_id: int | None = None  # None on old records, like what follows
+    seconds: float | None = None  # from the choice to the proven end
+    wasted: Micros | None = None  # what its machine cost
+    blame: Blame | None = None
+    counts: bool = True  # False: the offer was gone, which is no failed machine
 
 
 class SyncBegan(JobEvent, frozen=True, kw_only=True, tag="sync_began"):

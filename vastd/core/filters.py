@@ -31,6 +31,7 @@ class Name(StrEnum):
 
     AVAILABLE = "not rentable"
     BLOCKED = "blocked machine"
+    TAKEN = "being rented"
     UNVERIFIED = "unverified"
     GPU_NAME = "gpu_name"
     NUM_GPUS = "num_gpus"

@@ -4,7 +4,8 @@ from enum import StrEnum
 
 from msgspec import Struct, field
 
-from vastd.core.rental import Policy
+from vastd.core.money import Micros
+from vastd.core.rental import Blame, Policy
 from vastd.core.setup import Setup
 
 
@@ -36,6 +37,10 @@ class Attempt(Struct, frozen=True, kw_only=True):
     phase: str | None = None
     reason: str | None = None
     ended_at: float | None = None
+    seconds: float | None = None  # None while it goes on, and on old records
+    wasted: Micros | None = None  # what its machine cost; None as above
+    blame: Blame | None = None
+    counts: bool = True  # False: the offer was gone before anything was made
 
 
 class Needs(Struct, frozen=True, kw_only=True):

@@ -129,7 +129,16 @@ def _with_fields(job: Job, event: ev.JobEvent) -> Job:
 
 def _closed(job: Job, event: ev.AttemptFailed) -> tuple[Attempt, ...]:
     return tuple(
-        structs.replace(a, phase=event.phase, reason=event.why, ended_at=event.at)
+        structs.replace(
+            a,
+            phase=event.phase,
+            reason=event.why,
+            ended_at=event.at,
+            seconds=event.seconds,
+            wasted=event.wasted,
+            blame=event.blame,
+            counts=event.counts,
+        )
         if a.rental_id == event.rental_id and a.ended_at is None
         else a
         for a in job.attempts

@@ -47,7 +47,7 @@ def _with_fields(rental: Rental, event: ev.RentalEvent) -> Rental:
             return structs.replace(rental, instance_id=found, create_unknown=False)
         case ev.CreateUnresolved():
             return structs.replace(rental, create_unknown=True)
-        case ev.CreateRefused(at=at, why=why, stop_all=stop_all):
+        case ev.CreateRefused(at=at, why=why, stop_all=stop_all, offer_gone=offer_gone):
             ending = rental.ending or Ending(trigger=Trigger.CREATE_REFUSED, at=at, why=why)
             return structs.replace(
                 rental,
@@ -55,6 +55,7 @@ def _with_fields(rental: Rental, event: ev.RentalEvent) -> Rental:
                 end_detail=why,
                 create_unknown=False,
                 refused_for_all=stop_all,
+                offer_gone=offer_gone,
             )
         case ev.InstanceRunning(at=at):
             return structs.replace(rental, running_at=at)

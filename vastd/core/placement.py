@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from typing import Final
 
 from msgspec import Struct, structs
 
 from vastd.core import billing
 from vastd.core import events as ev
-from vastd.core.job import Job, JobState
+from vastd.core.hosts import Host, Known, blocked
+from vastd.core.job import Attempt, Job, JobState
 from vastd.core.limits import Limits
 from vastd.core.money import Micros
 from vastd.core.rental import BOOT_FAILURES, Phase, Rental, StopCause, Trigger
@@ -123,21 +125,14 @@ def _how_it_went(rental: Rental) -> str:
 
 def _again(job: Job, rental: Rental, limits: Limits, now: float) -> Verdict:
     """Record the failed attempt before the next one, or give up with the reasons."""
-    why = rental.end_detail or str(rental.end_reason)
-    last = [phase for phase, _ in rental.phases if phase not in (Phase.DESTROYING, Phase.GONE)]
-    failed = ev.AttemptFailed(
-        job_id=job.job_id,
-        rental_id=rental.rental_id,
-        at=now,
-        phase=str(last[-1] if last else Phase.PLANNED),
-        why=why,
-    )
+    failed = _failure(job, rental, now)
     may_retry = (
         job.rents
         and job.cancel_at is None
-        and rental.end_reason in BOOT_FAILURES | {Trigger.VANISHED}
+        and rental.end_reason in _NEXT
         and not rental.refused_for_all
-        and _failed_attempts(job) + 1 < limits.attempts
+        and not (failed.counts and _counted(job) + 1 >= limits.attempts)
+        and len(_failed(job)) + 1 < limits.attempts + GONE_OFFERS
     )
     if may_retry:
         return Verdict(events=(failed,))
@@ -145,29 +140,77 @@ def _again(job: Job, rental: Rental, limits: Limits, now: float) -> Verdict:
     if rental.end_reason in (Trigger.MAX_RUNTIME, Trigger.BUDGET):
         state = JobState.TIMED_OUT
     finished = ev.JobFinished(
-        job_id=job.job_id, at=now, state=state, why=why,
+        job_id=job.job_id,
+        at=now,
+        state=state,
+        why=_every_reason(job, rental, failed) if state is JobState.FAILED else failed.why,
         failure="provisioning" if state is JobState.FAILED else None,
-    )  # fmt: skip
+    )
     return Verdict(events=(failed, finished))
 
 
-def _failed_attempts(job: Job) -> int:
-    """Return how many machines failed before. An offer that was gone cost nothing, but chasing
-    offers must end too, so it counts as well."""
-    return sum(1 for attempt in job.attempts if attempt.reason is not None)
+# What the next offer may do better. Nothing ran there yet: being outbid is no loss of a job.
+_NEXT = BOOT_FAILURES | {Trigger.VANISHED, Trigger.OUTBID}
+# Guess: offers that were gone are nobody's failure, but chasing them must end, too.
+GONE_OFFERS: Final = 10
 
 
-def failed_machines(jobs: Sequence[Job], rentals: Mapping[str, Rental], now: float) -> set[int]:
-    """Return machine ids that failed to serve within the last day: they are avoided (FAI-07)."""
-    day_s = 86_400.0
-    return {
-        rental.order.offer.machine_id
-        for rental in rentals.values()
-        if rental.end_reason in BOOT_FAILURES
-        and rental.end_reason is not Trigger.CREATE_REFUSED
-        and rental.ended_at is not None
-        and now - rental.ended_at < day_s
-    } | {a.machine_id for job in jobs if not job.finished for a in job.attempts if a.reason}
+def _failure(job: Job, rental: Rental, now: float) -> ev.AttemptFailed:
+    """Return the record of one attempt: where it failed, why, how long it took, what it cost."""
+    last = [phase for phase, _ in rental.phases if phase not in (Phase.DESTROYING, Phase.GONE)]
+    ended = rental.ended_at if rental.ended_at is not None else now
+    began = next((a.began_at for a in job.attempts if a.rental_id == rental.rental_id), None)
+    return ev.AttemptFailed(
+        job_id=job.job_id,
+        rental_id=rental.rental_id,
+        at=now,
+        phase=str(last[-1] if last else Phase.PLANNED),
+        why=rental.end_detail or str(rental.end_reason),
+        machine_id=rental.order.offer.machine_id,
+        seconds=max(0.0, ended - (began if began is not None else rental.created_at)),
+        wasted=billing.cost(rental, ended),
+        blame=rental.ending.fault if rental.ending else None,
+        counts=not rental.offer_gone,
+    )
+
+
+def _failed(job: Job | None) -> list[Attempt]:
+    return [] if job is None else [a for a in job.attempts if a.reason is not None]
+
+
+def _counted(job: Job) -> int:
+    """Return how many machines failed before. An offer that was gone is no machine."""
+    return sum(1 for attempt in _failed(job) if attempt.counts)
+
+
+def _every_reason(job: Job, rental: Rental, last: ev.AttemptFailed) -> str:
+    """Return why no machine could serve: one reason, or all of them with their machines."""
+    told = [(a.machine_id, a.phase, a.reason) for a in _failed(job)]
+    told.append((last.machine_id or 0, last.phase, last.why))
+    alone = rental.refused_for_all or len(told) == 1
+    if alone:
+        hopeless = "; every other machine would fail in the same way"
+        return last.why + (hopeless if rental.refused_for_all else "")
+    each = "; ".join(f"machine {m} ({phase}): {why}" for m, phase, why in told)
+    return f"{len(told)} attempts failed: {each}"
+
+
+def known(
+    job: Job | None, rentals: Mapping[str, Rental], hosts: Mapping[int, Host], now: float
+) -> Known:
+    """Return what a choice for `job` (None: for nobody in particular) has to know: the machines
+    that are blocked or failed for it before (FAI-07), the offers that are being rented."""
+    avoided = {a.machine_id: f"it failed for this job: {a.reason}" for a in _failed(job)}
+    avoided.update(blocked(hosts, now))
+    return Known(blocked=avoided, taken=being_rented(rentals), hosts=hosts)
+
+
+def being_rented(rentals: Mapping[str, Rental]) -> dict[int, str]:
+    """Return by offer id who is about to rent it, or has asked for it."""
+    return {r.order.offer.offer_id: r.name for r in rentals.values() if r.phase in _ASKING}
+
+
+_ASKING = frozenset({Phase.PLANNED, Phase.CREATING})
 
 
 def awaited(

@@ -6,7 +6,9 @@ Rules (SEL-07 to SEL-10; ties: fewer hours, higher reliability, a direct port, l
 2. score = total + the value of waiting: nothing up to 30 min behind the fastest group's choice,
    $5 for every hour behind it otherwise (C-09). The lowest score is the best value.
 3. Without hours the work decides: price over speed is what a unit of work costs on any machine.
-4. The order of the input never matters.
+4. What a machine's own history adds (`Candidate.risk`) counts like money: a host that failed every
+   second time is worth half as much again.
+5. The order of the input never matters.
 """
 
 import math
@@ -62,7 +64,7 @@ def rank(candidates: Iterable[Candidate], rules: RankRules) -> list[Candidate]:
     ]
     scored.sort(key=lambda pair: (round(pair[0], 9), *_tie(pair[1])))
     rest = [c for c in every if c.offer.offer_id not in known]
-    rest.sort(key=lambda c: (c.price, *_trust(c)))
+    rest.sort(key=lambda c: (c.price * (1.0 + c.risk), *_trust(c)))
     return [entry.candidate for _, entry in scored] + rest
 
 
@@ -119,10 +121,13 @@ def _entries(candidates: Iterable[Candidate]) -> list[_Entry]:
     found = []
     for c in candidates:
         if c.hours is not None and c.total is not None:
-            found.append(_Entry(candidate=c, hours=c.hours, cost=to_usd(c.total)))
+            cost = to_usd(c.total) * (1.0 + c.risk)
+            found.append(_Entry(candidate=c, hours=c.hours, cost=cost))
         elif c.machine_speed:
             work = 1.0 / c.machine_speed
-            found.append(_Entry(candidate=c, hours=work, cost=to_usd(c.price) * work))
+            found.append(
+                _Entry(candidate=c, hours=work, cost=to_usd(c.price) * work * (1.0 + c.risk))
+            )
     if any(c.hours is not None for c in (entry.candidate for entry in found)):
         # Hours and work must not be compared: with hours known, only those that have them compete.
         found = [entry for entry in found if entry.candidate.hours is not None]

@@ -18,6 +18,8 @@ DEAR_TRAFFIC_USD_GB: Final = 0.01  # guess: 100 GB then cost a dollar
 def flags(c: Candidate, req: Requirements, against: Iterable[Rejection] = ()) -> list[str]:
     """Return what the user should mind; `against` are rules the offer breaks that only warn."""
     found = [rejection.detail for rejection in against]
+    if c.history:
+        found.append(f"machine {c.offer.machine_id}: {c.history}")
     reliability = c.offer.reliability
     if reliability is None:
         found.append("reliability is not reported")

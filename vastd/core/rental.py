@@ -198,6 +198,7 @@ class Rental(Struct, frozen=True, kw_only=True):
     route: str | None = None  # which way SSH was proven: direct or proxy
     key_attached: bool = False
     refused_for_all: bool = False  # every other offer would be refused for the same reason
+    offer_gone: bool = False  # its offer was not on the market any more
     collect_failures: int = 0
     collect_failed_at: float | None = None
     quarantined: str | None = None  # a bug: only ending is allowed

@@ -52,6 +52,7 @@ class CreateRefused(RentalEvent, frozen=True, kw_only=True, tag="create_refused"
 
     why: str
     stop_all: bool = False  # every other offer would be refused too
+    offer_gone: bool = False  # somebody else was faster: no machine failed
 
 
 class InstanceFound(RentalEvent, frozen=True, kw_only=True, tag="instance_found"):

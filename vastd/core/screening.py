@@ -8,10 +8,10 @@ Rules
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from vastd.core.estimate import Candidate
 from vastd.core.filters import Bound, Name, contract_s, reliability_floor
@@ -29,7 +29,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     min_reliability: float | None = None  # the user's own floor; None: by hours
     long_contract: bool = True  # insist on SRC-08
     bands: bool = True  # insist on SRC-12
-    blocked: frozenset[int] = frozenset()  # machine ids
+    blocked: Mapping[int, str] = field(default_factory=dict)  # machine id -> why
+    taken: Mapping[int, str] = field(default_factory=dict)  # offer id -> who rents it just now
 
 
 class Rejection(Struct, frozen=True, kw_only=True):
@@ -105,9 +106,11 @@ def check(
 def _judged(c: Candidate, req: Requirements, limits: Limits) -> list[Rejection]:
     found = []
     if c.offer.machine_id in limits.blocked:
-        found.append(
-            Rejection(name=Name.BLOCKED, detail=f"machine {c.offer.machine_id} is blocked")
-        )
+        why = f"machine {c.offer.machine_id}: {limits.blocked[c.offer.machine_id]}"
+        found.append(Rejection(name=Name.BLOCKED, detail=why))
+    if c.offer.offer_id in limits.taken:
+        who = limits.taken[c.offer.offer_id]
+        found.append(Rejection(name=Name.TAKEN, detail=f"it is being rented for {who}"))
     found += _reliability(c, limits)
     found += _contract(c, limits)
     found += _bid(c, req)

@@ -15,6 +15,7 @@ from vastd.errors import (
     CreatedButFailed,
     NoCredit,
     NotPermitted,
+    OfferGone,
     ProviderError,
     RateLimited,
     Refused,
@@ -167,6 +168,7 @@ def _refused(shell: Shell, rental_id: str, exc: ProviderError) -> None:
             at=shell.wall_clock(),
             why=str(exc),
             stop_all=isinstance(exc, _HOPELESS),
+            offer_gone=isinstance(exc, OfferGone),
         )
     )
 

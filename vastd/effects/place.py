@@ -9,7 +9,7 @@ from msgspec import structs
 from vastd.core import events as ev
 from vastd.core.job import Job, JobState
 from vastd.core.money import show
-from vastd.core.placement import failed_machines, money_left
+from vastd.core.placement import money_left
 from vastd.core.refusal import Refusal
 from vastd.core.rental import Policy
 from vastd.errors import (
@@ -24,7 +24,7 @@ from vastd.errors import (
     Unreachable,
     VastdError,
 )
-from vastd.renting import free_name, live_names, planned, require_renting, task_of
+from vastd.renting import choose_free, free_name, live_names, planned, require_renting, task_of
 from vastd.shell import Shell
 from vastd.spending import verdict
 
@@ -121,11 +121,13 @@ async def _plan(shell: Shell, job_id: str) -> None:
     require_renting(shell)
     job = shell.ledger.job(job_id)
     earlier = shell.ledger.rental(job.attempts[-1].rental_id) if job.attempts else None
-    avoid = failed_machines(
-        list(shell.ledger.jobs.values()), shell.ledger.rentals, shell.wall_clock()
-    )
     policy = _what_is_left(shell, job)
-    choice = await shell.choose(job.needs, frozenset(avoid), policy.budget)
+    choice = await choose_free(
+        shell,
+        lambda known: shell.choose(job.needs, known, policy.budget),
+        lambda found: found.offer,
+        job,
+    )
     require_renting(shell)  # the search took time
     if shell.ledger.job(job_id).cancel_at is not None:
         return

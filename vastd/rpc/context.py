@@ -9,6 +9,7 @@ import trio
 from msgspec import Struct
 
 from vastd.core import events as ev
+from vastd.core.hosts import Known
 from vastd.core.job import Job, Needs
 from vastd.core.money import Micros
 from vastd.core.rental import Policy, Rental
@@ -45,7 +46,7 @@ class Planner(Protocol):
         ...
 
     async def choose(
-        self, needs: Needs, avoid: frozenset[int], budget: Micros | None
+        self, needs: Needs, known: Known, budget: Micros | None
     ) -> tuple[Choice, OptionView | None]:
         """Return the best choice now, with how it is shown."""
         ...

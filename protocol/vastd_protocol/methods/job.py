@@ -26,6 +26,8 @@ class AttemptView(View, frozen=True, kw_only=True):
     reason: str | None = None
     seconds: float = 0.0
     wasted_usd: float = 0.0
+    blame: str | None = None  # host, run (image or account: no other is tried) or nobody
+    counts: bool = True  # false: its offer was gone, which is no failed machine
 
 
 class JobView(View, frozen=True, kw_only=True):

@@ -9,11 +9,18 @@ from msgspec import structs
 from vastd.core import events as ev
 from vastd.core.instants import maybe
 from vastd.core.job import Job
-from vastd.core.placement import failed_machines
 from vastd.core.rental import Phase, Rental
 from vastd.effects.collect import outputs_of
 from vastd.errors import InvalidRequest, PolicyRefused, StoreError
-from vastd.renting import check_name, free_name, live_names, planned, require_renting, task_of
+from vastd.renting import (
+    check_name,
+    choose_free,
+    free_name,
+    live_names,
+    planned,
+    require_renting,
+    task_of,
+)
 from vastd.rpc.context import Configuration, Context
 from vastd.rpc.dispatch import Call, handles
 from vastd.rpc.handlers.asked import check_env, check_sendable, needs_of, no_limits, policy_of
@@ -138,10 +145,11 @@ def onto(ctx: Context, job: Job, rental: Rental) -> wire.JobSubmitView:
 async def _onto_new(ctx: Context, job: Job) -> wire.JobSubmitView:
     shell = ctx.shell
     require_renting(shell)
-    avoid = failed_machines(
-        list(shell.ledger.jobs.values()), shell.ledger.rentals, shell.wall_clock()
+    choice, option = await choose_free(
+        shell,
+        lambda known: ctx.planner.choose(job.needs, known, job.policy.budget),
+        lambda found: found[0].offer,
     )
-    choice, option = await ctx.planner.choose(job.needs, frozenset(avoid), job.policy.budget)
     require_renting(shell)  # the search took time
     job = _named(ctx, job)
     planned_event = planned(

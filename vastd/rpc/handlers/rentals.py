@@ -10,7 +10,7 @@ from vastd.core.money import to_usd
 from vastd.core.rental import Phase, Policy, Rental, Trigger
 from vastd.effects.collect import bring_home, outputs_of
 from vastd.errors import InvalidRequest, JobActive, StoreDamaged, TransferFailed
-from vastd.renting import check_name, free_name, live_names, planned, require_renting
+from vastd.renting import check_name, choose_free, free_name, live_names, planned, require_renting
 from vastd.rpc.context import Context
 from vastd.rpc.dispatch import Call, handles
 from vastd.rpc.handlers.access import reachable
@@ -37,7 +37,11 @@ async def create(ctx: Context, params: wire.RentalCreateParams) -> wire.RentalVi
     policy: Policy = policy_of(params.policy, config)
     if params.name is not None:
         check_name(params.name)
-    choice, _ = await ctx.planner.choose(needs, frozenset(), policy.budget)
+    choice, _ = await choose_free(
+        shell,
+        lambda known: ctx.planner.choose(needs, known, policy.budget),
+        lambda found: found[0].offer,
+    )
     require_renting(shell)  # the search took time
     name = free_name(live_names(shell), params.name or choice.offer.gpu_name)
     event = planned(

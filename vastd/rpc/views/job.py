@@ -6,7 +6,7 @@ from vastd.core import billing
 from vastd.core.costs import went_with_it
 from vastd.core.instants import maybe
 from vastd.core.job import Attempt, Job
-from vastd.core.money import to_usd
+from vastd.core.money import Micros, to_usd
 from vastd.core.observed import Sighting
 from vastd.core.rental import Phase, Rental, Trigger
 from vastd.effects.collect import outputs_of
@@ -73,7 +73,9 @@ def _cost(job: Job, rentals: Mapping[str, Rental], now: float) -> float | None:
 
 def _attempt(attempt: Attempt, job: Job, rentals: Mapping[str, Rental], now: float) -> AttemptView:
     rental = rentals.get(attempt.rental_id)
-    spent = billing.cost(rental, now) if rental is not None else 0
+    spent = attempt.wasted
+    if spent is None:  # it goes on, or its record is older than that
+        spent = Micros(0) if rental is None else billing.cost(rental, now)
     reason, phase = attempt.reason, attempt.phase
     # No attempt of a job that ran is closed: it is not run twice. Here it failed all the same.
     if reason is None and rental is not None and _took_results(job, rental):
@@ -90,8 +92,10 @@ def _attempt(attempt: Attempt, job: Job, rentals: Mapping[str, Rental], now: flo
         machine_id=attempt.machine_id,
         phase=phase,
         reason=reason,
-        seconds=round(until - attempt.began_at, 3),
+        seconds=round(until - attempt.began_at if attempt.seconds is None else attempt.seconds, 3),
         wasted_usd=to_usd(spent) if reason is not None else 0.0,
+        blame=None if attempt.blame is None else str(attempt.blame),
+        counts=attempt.counts,
     )
 
 
