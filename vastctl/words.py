@@ -146,6 +146,12 @@ def countdown(instant: str | None, now: float) -> str:
     return f"in {span(at - now)}" if at > now else f"{span(now - at)} over"
 
 
+def span_left(instant: str | None, now: float) -> str:
+    """Return the time left until `instant`, without a word before it."""
+    at = epoch(instant)
+    return UNKNOWN if at is None else span(max(0.0, at - now))
+
+
 def clock(instant: str | None) -> str:
     """Return the local time of day of `instant`, seconds included."""
     at = epoch(instant)

@@ -21,6 +21,7 @@ from vastd_protocol.methods import (
     doctor,
     event,
     file,
+    host,
     job,
     log,
     offer,
@@ -153,6 +154,13 @@ def test_looking_before_anything_is_rented(driver: Driver) -> None:
     assert driver.json(job.JobListView, "jobs").jobs == []
     driver.json(daemon.DaemonStatusView, "daemon", "status")
     driver.json(budget.BudgetView, "budget")
+    blocked = driver.json(
+        host.HostView, "hosts", "block", "31337", "--reason", "too slow", "--for", "7d"
+    )
+    assert blocked.block is not None
+    assert driver.json(host.HostListView, "hosts", "ls", "--blocked").hosts == [blocked]
+    assert "31337" in driver.text("hosts", "ls")
+    assert driver.json(host.HostView, "hosts", "unblock", "31337").block is None
     driver.json(cost.CostReportView, "cost", "--by", "day")
     driver.json(cost.CostForecastView, "cost", "--forecast")
     driver.json(config.ConfigView, "config", "get", "budget")

@@ -22,6 +22,8 @@ REPEATS = {
     "exec.run": Repeat.AGAIN,
     "file.pull": Repeat.SAME,
     "file.push": Repeat.SAME,
+    "host.block": Repeat.TOGETHER,
+    "host.unblock": Repeat.TOGETHER,
     "job.cancel": Repeat.TOGETHER,
     "job.retry": Repeat.RECORD,
     "job.submit": Repeat.RECORD,

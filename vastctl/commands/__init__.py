@@ -11,7 +11,17 @@ GROUPS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     (
         "Housekeeping",
         (
-            *("doctor", "budget", "config", "daemon", "export", "import", "completion", "rpc"),
+            *(
+                "doctor",
+                "budget",
+                "hosts",
+                "config",
+                "daemon",
+                "export",
+                "import",
+                "completion",
+                "rpc",
+            ),
             *("version", "help"),
         ),
     ),
@@ -33,6 +43,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "events": ("events", "print or follow the audit trail"),
     "cost": ("cost", "tell what was spent on what, and how long credit and caps last"),
     "budget": ("budget", "show or change the caps on spending"),
+    "hosts": ("hosts", "list what is known of machines, block one or allow it again"),
     "up": ("up", "have a machine to work on: this project's, or a new one"),
     "setup": ("setup", "send the code, install what it needs, and prove that it works"),
     "exec": ("exec", "run a command on a machine with your own OpenSSH"),

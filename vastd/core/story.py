@@ -9,7 +9,7 @@ from vastd.core.alarms import Scalar
 from vastd.core.instants import plural, rfc3339, shown, size, span
 from vastd.core.job import Job
 from vastd.core.money import show, show_rate, to_usd
-from vastd.core.rental import Rental
+from vastd.core.rental import Blame, Rental
 from vastd.core.setup import steps
 from vastd.core.spending import Admission
 
@@ -243,9 +243,8 @@ def _of_job(event: ev.JobEvent) -> Line:
             return Line(text=f"waits for money: {why}", severity="warning")
         case ev.JobPlaced(rental_id=rental_id):
             return Line(text=f"placed on {rental_id}", data={"rental_id": rental_id})
-        case ev.AttemptFailed(rental_id=rental_id, phase=phase, why=why):
-            text = f"{rental_id} could not serve it ({phase}): {why}"
-            return Line(text=text, severity="warning", data={"rental_id": rental_id})
+        case ev.AttemptFailed():
+            return _attempt(event)
         case ev.SyncBegan():
             return Line(text="sending the project")
         case ev.Synced(files=files, bytes=count, secrets_kept=kept):
@@ -272,6 +271,29 @@ def _of_job(event: ev.JobEvent) -> Line:
             return Line(text=f"{end}: {why}", severity="error" if final else "warning")
         case _:
             return Line(text=ev.kind(event).replace("_", " "))
+
+
+def _attempt(event: ev.AttemptFailed) -> Line:
+    """Return what a failed attempt cost and what follows from whose fault it was."""
+    spent = "" if event.seconds is None else f", {span(event.seconds)}"
+    if event.wasted is not None:
+        spent += f", {show(event.wasted)} wasted"
+    what = "could not serve it" if event.counts else "was gone before it was rented"
+    after = {
+        Blame.HOST: f"; machine {event.machine_id} is not rented again for a day",
+        Blame.RUN: "; every other machine would fail in the same way",
+    }.get(event.blame or Blame.NOBODY, "")
+    return Line(
+        text=f"{event.rental_id} {what} ({event.phase}{spent}): {event.why}{after}",
+        severity="warning",
+        data={
+            "rental_id": event.rental_id,
+            "machine_id": event.machine_id,
+            "phase": event.phase,
+            "seconds": event.seconds,
+            "wasted_usd": None if event.wasted is None else to_usd(event.wasted),
+        },
+    )
 
 
 def _submitted(job: Job) -> str:

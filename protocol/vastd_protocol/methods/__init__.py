@@ -22,6 +22,7 @@ MODULE_OF: Final[dict[str, str]] = {
     "setup": "setup",
     "record": "record",
     "log": "log",
+    "host": "host",
     "exec": "access",
     "ssh": "access",
     "file": "file",
