@@ -40,6 +40,17 @@ class Defaults(Protocol):
         ...
 
 
+def cap_hint(config: Defaults, dotted: str) -> str:
+    """Return where a cap that refuses can be changed: raising the user's own does not help where
+    the project set a lower one."""
+    if config.by_project(dotted):
+        where = config.source(dotted).removeprefix("project (").removesuffix(")")
+        return f"your project's {where} caps this: change it there, or ask for less"
+    return (
+        f"raise the cap with `vastctl budget {dotted.removeprefix('budget.')}=N`, or ask for less"
+    )
+
+
 def fill_needs(said: WireNeeds, config: Defaults) -> tuple[WireNeeds, dict[str, str]]:
     """Return `said` with what it leaves out, and for each field put in who stated it.
 

@@ -202,6 +202,10 @@ class NoOffers(VastdError):
     """No offer fits; the message says which filter removed how many."""
 
 
+class CapLeavesNone(NoOffers):
+    """Offers fit, and every one costs more per hour than a cap of the user or project allows."""
+
+
 # -- our own state -----------------------------------------------------------------------
 
 

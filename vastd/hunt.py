@@ -19,8 +19,8 @@ from vastd.core.hosts import Known
 from vastd.core.market import Offer, OfferQuery
 from vastd.core.ranking import Pick, RankRules, Role
 from vastd.core.screening import Limits, Screened
-from vastd.core.sizing import Requirements, SizingDefaults
-from vastd.errors import NoOffers
+from vastd.core.sizing import ASKED_PRICE, Requirements, SizingDefaults
+from vastd.errors import CapLeavesNone, NoOffers
 
 MAX_SEARCHES: Final = 3
 ROWS: Final = 64  # VAST_API 2.1: measured cap
@@ -218,8 +218,33 @@ class Hunt:
                 f"; nearest miss: {offer.gpu_name} (offer {offer.offer_id}),"
                 f" {one.rejections[0].detail}"
             )
-        advice = [_RELAX[Name(name)] for name in counts if name in _RELAX]
-        return NoOffers(message, hint="; or ".join(advice[:3]))
+        advice = [self._relax(Name(name)) for name in counts if name in _RELAX]
+        error = CapLeavesNone if self.capped(screened) else NoOffers
+        return error(message, hint="; or ".join(advice[:3]))
+
+    def capped(self, screened: Sequence[Screened]) -> bool:
+        """Return whether some offers are only too dear, and it was a cap that said so."""
+        cap = self._req.max_dph
+        return (
+            cap is not None
+            and ASKED_PRICE not in cap.source
+            and any({r.name for r in one.rejections} == {Name.PRICE} for one in screened)
+        )
+
+    def relax(self, one: Screened) -> str:
+        """Return what would let one offer pass, as far as it is said in a few words."""
+        if self.capped([one]):
+            return self._relax(Name.PRICE)
+        return "change what you ask for"
+
+    def _relax(self, name: Name) -> str:
+        cap = self._req.max_dph
+        if name is not Name.PRICE or cap is None or ASKED_PRICE in cap.source:
+            return _RELAX[name]
+        if cap.source.startswith("project"):
+            where = cap.source.removeprefix("project (").removesuffix(")")
+            return f"your project's {where} caps the price: change it there"
+        return "raise the cap (vastctl budget max_dph_usd=N)"
 
 
 # What a user can do about each filter, in his words (SRC-17).

@@ -88,9 +88,9 @@ class MarketPlanner:
         return structs.replace(offers_view(found, asked_at), defaults=said_by)
 
     async def choose(
-        self, needs: Needs, known: Known, budget: Micros | None
+        self, needs: Needs, known: Known, budget: Micros | None, project: str | None = None
     ) -> tuple[Choice, OptionView]:
-        """Return the best value, as a choice and as it is shown.
+        """Return the best value, as a choice and as it is shown. `project` filled the needs.
 
         Raises:
             NoOffers: nothing fits; the message says what each filter removed.
@@ -98,7 +98,7 @@ class MarketPlanner:
         # Read here because every way to a machine passes here, before the gate, which may not wait.
         await self._shell.credit.look(self._shell.provider, self._shell.wall_clock)
         rules = self._rules(needs.profile)
-        wanted = task_needs(needs)
+        wanted = task_needs(needs, self._capped_by(needs, project))
         found = await planning.plan(self._shell.provider, wanted, rules, budget=budget, known=known)
         if not found.ranked:
             raise NoOffers("no offer fits")
@@ -106,6 +106,13 @@ class MarketPlanner:
         others = tuple(_choice(option, found.requirements) for option in rest)
         choice = structs.replace(_choice(best, found.requirements), others=others)
         return choice, option_view(best)
+
+    def _capped_by(self, needs: Needs, project: str | None) -> dict[str, str]:
+        """Return who set the price cap in `needs` if it was the project: a hint must name it."""
+        cap = "budget.max_dph_usd"
+        config = self._config.of_project(project)
+        same = config.settings.budget.max_dph_usd == needs.max_dph_usd
+        return {"max_dph": config.source(cap)} if config.by_project(cap) and same else {}
 
     async def choose_again(self, needs: Needs, known: Known, budget: Micros | None) -> Choice:
         """Return the next best choice for a job whose machine failed. The offer it once named is

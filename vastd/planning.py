@@ -11,9 +11,9 @@ from vastd.core.filters import Bound, Name
 from vastd.core.hosts import Known
 from vastd.core.money import Micros
 from vastd.core.ranking import Pick, Role
-from vastd.core.screening import Limits, Rejection
+from vastd.core.screening import Limits, Screened
 from vastd.core.sizing import Confidence, Requirements, TaskNeeds
-from vastd.errors import InvalidRequest, NoOffers
+from vastd.errors import CapLeavesNone, InvalidRequest, NoOffers
 from vastd.hunt import Hunt, OfferSource, Option, PlanRules
 
 __all__ = ["Found", "OfferSource", "Option", "Plan", "PlanRules", "plan", "search"]
@@ -159,9 +159,10 @@ async def _plan_one(hunt: Hunt, base: Plan, offer_id: int, warnings: list[str]) 
     (one,) = (s for s in hunt.screened() if s.candidate.offer.offer_id == offer_id)
     if one.rejections:
         why = "; ".join(rejection.detail for rejection in one.rejections)
-        raise NoOffers(
+        error = CapLeavesNone if hunt.capped([one]) else NoOffers
+        raise error(
             f"offer {offer_id} ({one.candidate.offer.gpu_name}) does not fit: {why}",
-            hint=_ways_on(one.rejections),
+            hint=_ways_on(hunt, one),
         )
     pick = Pick(roles=tuple(Role), candidate=one.candidate)
     option = hunt.option(one.candidate, pick.roles, [pick])
@@ -170,10 +171,10 @@ async def _plan_one(hunt: Hunt, base: Plan, offer_id: int, warnings: list[str]) 
     )
 
 
-def _ways_on(rejections: Sequence[Rejection]) -> str:
-    names = {rejection.name for rejection in rejections}
+def _ways_on(hunt: Hunt, one: Screened) -> str:
+    names = {rejection.name for rejection in one.rejections}
     lifted = "lift the block with vastctl hosts unblock, or " if Name.BLOCKED in names else ""
-    return f"{lifted}change what you ask for, or leave --offer out to let vastd choose"
+    return f"{lifted}{hunt.relax(one)}, or leave --offer out to let vastd choose"
 
 
 def _limits(req: Requirements, budget: Micros | None, known: Known | None) -> Limits:

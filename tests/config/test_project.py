@@ -12,7 +12,7 @@ from vastd.config.load import Origin, parse
 from vastd.config.project import read_project
 from vastd.configuration import ConfigurationHolder
 from vastd.defaults import fill_needs, fill_policy, limit_facts
-from vastd.errors import ConfigError, InvalidRequest
+from vastd.errors import BudgetExceeded, ConfigError, InvalidRequest
 from vastd.rpc.handlers.asked import needs_of, policy_of
 from vastd_protocol.methods.rental import PolicyParams
 from vastd_protocol.methods.task import Needs
@@ -80,7 +80,7 @@ def test_the_project_stands_in_for_flags_that_are_absent(full: Path) -> None:
 
 
 def test_a_flag_beats_the_project_and_the_project_beats_the_file(full: Path) -> None:
-    mine = holder(full, "[defaults]\nmax_runtime_s = 60\n[needs]\nhours = 9\n")
+    mine = holder(full, "[defaults]\nmax_runtime_s = 9000\n[needs]\nhours = 9\n")
     said = Needs(image="mine:1", hours=1, gpu_ram_gb=8, on_demand=True, profile="aris")
 
     needs = needs_of(said, mine)
@@ -175,6 +175,107 @@ def test_a_project_lowers_caps_and_never_raises_them(tmp_path: Path) -> None:
         "vastd.toml:2: budget.per_job_usd = 900"
     ]
     assert mine.config.origin("budget.per_job_usd") is Origin.DEFAULT
+
+
+@pytest.mark.parametrize("key", sorted(projects.CAPS))
+@pytest.mark.parametrize("share", [0.5, 1.0, 1.001, 20.0])
+def test_what_bounds_money_or_ends_a_machine_is_only_lowered_by_a_project(
+    tmp_path: Path, key: str, share: float
+) -> None:
+    own = holder(tmp_path).config.get(key)
+    assert isinstance(own, float)
+    table, name = key.split(".")
+    (tmp_path / "vastd.toml").write_text(f"[{table}]\n{name} = {own * share}\n")
+
+    mine = holder(tmp_path)
+
+    assert mine.config.get(key) == min(own, own * share)
+    assert [key in warning for warning in mine.warnings] == ([True] if share > 1 else [])
+    assert mine.by_project(key) == (share <= 1)
+
+
+def test_every_limit_in_a_projects_hands_is_one_that_only_falls() -> None:
+    """Whoever allows a project another money or time limit must decide how far it may go."""
+    limits = {k for k in projects.ALLOWED if k.endswith(("_usd", "_s")) and "heartbeat" not in k}
+
+    assert limits == projects.CAPS
+
+
+def test_a_project_cannot_order_a_huge_disk(tmp_path: Path) -> None:
+    (tmp_path / "vastd.toml").write_text("[defaults]\ndisk_gb = 1001\n")
+
+    error = refused(tmp_path)
+
+    assert f"{tmp_path}/vastd.toml:2: defaults.disk_gb: a project may ask for at most" in str(error)
+    assert "--disk" in error.hint
+
+
+BROKEN = "x = [\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[tool.vastd.needs]\nhours = 1\n", '[tool."vastd".needs]\nhours = 1\n',
+        "[ tool . 'vastd' . needs ]\nhours = 1\n", "tool = {vastd = {needs = {hours = 1}}}\n",
+        "tool.vastd.needs.hours = 1\n", "[tool]\nvastd.needs = {hours = 1}\n",
+        '[tool]\n"vastd" = {needs = {hours = 1}}\n',
+    ],
+)  # fmt: skip
+def test_our_table_is_found_however_it_is_written_and_missed_by_nobody_when_it_is_broken(
+    tmp_path: Path, text: str
+) -> None:
+    file = tmp_path / "pyproject.toml"
+    file.write_text(text)
+    whole = read_project(tmp_path)
+    file.write_text(text + BROKEN)
+    broken = str(refused(tmp_path))
+
+    assert whole.values == {"needs.hours": 1.0}
+    assert broken.startswith(f"{file}:")
+    assert "not valid TOML" in broken
+
+
+@pytest.mark.parametrize("text", ["[Tool.vastd]\n", "[tool.VastD.needs]\nhours = 1\n", "[vastd]\n"])
+def test_a_table_that_is_nearly_ours_is_not_passed_over(tmp_path: Path, text: str) -> None:
+    (tmp_path / "pyproject.toml").write_text("\n" + text)
+
+    error = refused(tmp_path)
+
+    assert f"{tmp_path}/pyproject.toml:2: " in str(error)
+    assert "write it [tool.vastd]" in error.hint
+
+
+def test_a_link_to_nothing_is_not_no_file(tmp_path: Path) -> None:
+    (tmp_path / "vastd.toml").symlink_to("conf/v.toml")
+
+    assert "it is a link to 'conf/v.toml', and there is nothing" in str(refused(tmp_path))
+
+    (tmp_path / "vastd.toml").unlink()
+    (tmp_path / "pyproject.toml").symlink_to("gone")  # not ours alone
+    assert read_project(tmp_path).path is None
+
+
+@pytest.mark.parametrize(
+    ("by_project", "hint"),
+    [
+        (True, "your project's vastd.toml:{line} caps this: change it there"),
+        (False, "raise the cap with `vastctl budget {key}=N`"),
+    ],
+)
+def test_a_refusal_names_the_cap_that_refuses(tmp_path: Path, by_project: bool, hint: str) -> None:
+    (tmp_path / "vastd.toml").write_text(
+        "[budget]\nper_job_usd = 2\nmax_dph_usd = 0.5\n" if by_project else ""
+    )
+    mine = holder(tmp_path)
+    for line, key, ask in (
+        (2, "per_job_usd", lambda: policy_of(PolicyParams(budget_usd=11), mine)),
+        (3, "max_dph_usd", lambda: needs_of(Needs(max_dph_usd=9), mine)),
+        (3, "max_dph_usd", lambda: needs_of(Needs(spot=True, bid_usd_h=9), mine)),
+    ):
+        with pytest.raises(BudgetExceeded) as caught:
+            ask()
+        assert caught.value.hint.startswith(hint.format(line=line, key=key))
 
 
 def test_two_files_that_both_speak_are_an_error_and_a_silent_pyproject_is_not(

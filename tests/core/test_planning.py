@@ -9,7 +9,7 @@ from vastd.core.market import Offer
 from vastd.core.money import from_usd
 from vastd.core.ranking import Role
 from vastd.core.sizing import SizingDefaults, TaskNeeds
-from vastd.errors import InvalidRequest, NoOffers, RateLimited
+from vastd.errors import CapLeavesNone, InvalidRequest, NoOffers, RateLimited
 from vastd.planning import Found, Plan, PlanRules, plan, search
 from vastd.rpc.views.plan import offers_view, option_view, plan_view, task_needs
 from vastd.simulator.faults import Faults
@@ -248,6 +248,43 @@ async def test_a_chosen_offer_that_breaks_what_was_stated_is_refused() -> None:
 
     assert "GPU memory 12.3 GB (at least 24.0 GB)" in str(caught.value)
     assert "$0.50 in all (budget $0.10)" in str(caught.value)
+
+
+PROJECT = {"max_dph": "project (vastd.toml:3)"}
+
+
+@pytest.mark.parametrize("offer_id", [None, 2])
+@pytest.mark.parametrize(
+    ("said", "cap", "error", "hint"),
+    [
+        ({"max_dph": from_usd(0.2), "said_by": PROJECT}, None, CapLeavesNone,
+         "your project's vastd.toml:3 caps the price"),
+        ({"max_dph": from_usd(0.2)}, None, NoOffers, ""),
+        ({}, from_usd(0.2), CapLeavesNone, "vastctl budget max_dph_usd=N"),
+    ],
+)  # fmt: skip
+async def test_who_set_the_price_cap_decides_how_its_refusal_is_told(
+    said: dict[str, object], cap: int | None, error: type, hint: str, offer_id: int | None
+) -> None:
+    """A cap that refuses is a refusal by budget (6); what was asked for and is not there is 9."""
+    rules = PlanRules(sizing=SizingDefaults(max_dph=cap))  # type: ignore[arg-type]
+    needs = TaskNeeds(hours=1, gpu_ram_gb=24, offer_id=offer_id, **said)  # type: ignore[arg-type]
+
+    with pytest.raises(NoOffers) as caught:
+        await plan(ListedOffers(a_4090(2, 0.30)), needs, rules)
+
+    assert type(caught.value) is error
+    assert hint in caught.value.hint
+    assert ("--max-price" in caught.value.hint) <= (error is NoOffers)
+
+
+async def test_an_offer_that_fails_elsewhere_too_is_not_refused_by_a_cap() -> None:
+    needs = TaskNeeds(hours=1, gpu_ram_gb=80, max_dph=from_usd(0.2), said_by=PROJECT)
+
+    with pytest.raises(NoOffers) as caught:
+        await plan(ListedOffers(a_4090(2, 0.30)), needs, RULES)
+
+    assert type(caught.value) is NoOffers
 
 
 async def test_a_chosen_offer_that_is_gone_is_told_as_one_that_does_not_fit() -> None:

@@ -30,7 +30,9 @@ def test_the_heartbeat_of_a_job_on_a_machine_it_did_not_rent_is_watched() -> Non
 
 def _config() -> SimpleNamespace:
     caps = (from_usd(10), from_usd(4))
-    return SimpleNamespace(policy=Policy, caps=lambda: caps, settings=Settings())
+    return SimpleNamespace(
+        policy=Policy, caps=lambda: caps, settings=Settings(), by_project=lambda _: False
+    )
 
 
 def test_a_budget_over_the_cap_is_refused_not_cut() -> None:

@@ -134,7 +134,7 @@ def _path(ctx: Context) -> int:
 def _project_files(project: str) -> list[str]:
     """Return the files in which the project speaks to vastd; more than one is a mistake."""
     own, shared = (os.path.join(project, name) for name in ("vastd.toml", "pyproject.toml"))
-    return [path for path, speaks in ((own, os.path.isfile), (shared, _speaks)) if speaks(path)]
+    return [path for path, speaks in ((own, os.path.lexists), (shared, _speaks)) if speaks(path)]
 
 
 def _speaks(pyproject: str) -> bool:

@@ -3,7 +3,7 @@
 Rules
 1. The file may come from somebody else's repository. It says what the project needs and may lower
    caps; where the key goes, which keys log in, what is sent although it looks secret and how fast
-   Vast is asked is not for it to say, and a cap over the user's own does not count.
+   Vast is asked is not for it to say, and a cap or a time limit over the user's own does not count.
 2. A file that cannot be used is an error with file and line, of calls of that project only.
 3. Nothing is guessed: two files that both speak are an error.
 """
@@ -28,6 +28,7 @@ from vastd.errors import ConfigError
 NAMES: Final = ("vastd.toml", "pyproject.toml")
 MAX_FILE_BYTES: Final = 1 << 20  # guess: a hand-written file is a thousandth of it
 _PYPROJECT_TABLE: Final = ("tool", "vastd")
+_NAMED: Final = re.compile("vastd", re.IGNORECASE)
 _LINE: Final = re.compile(r"line (\d+)")
 
 ALLOWED: Final = frozenset(
@@ -38,7 +39,11 @@ ALLOWED: Final = frozenset(
         *(key for key in keys.all_keys() if key.startswith(("needs.", "job."))),
     }
 )
-CAPS: Final = frozenset({"budget.per_job_usd", "budget.max_dph_usd"})  # only ever lowered
+# Only ever lowered: what bounds money, and the times that end a forgotten machine.
+CAPS: Final = frozenset(
+    {"budget.per_job_usd", "budget.max_dph_usd", "defaults.max_runtime_s", "defaults.idle_s"}
+)
+MAX_DISK_GB: Final = 1000.0  # guess: 20 times the default; a disk is paid for by the hour, too
 # Asked for in a project's file, and refused with the reason.
 _NOT_FOR_PROJECTS: Final[Mapping[str, str]] = {
     "job.env": "it would send variables of your own shell to a rented machine; use `--env NAME`",
@@ -116,7 +121,7 @@ def put_over(config: Config, project: ProjectFile) -> tuple[Config, list[str]]:
             del values[dotted]
             warnings.append(
                 f"{project.where(dotted)}: {dotted} = {asked:g} is over your own {own:g}, which "
-                "stays: a project may only lower a cap"
+                "stays: a project may only lower it"
             )
     return config.overlaid(values, Origin.PROJECT, where=str(project.path)), warnings
 
@@ -152,6 +157,12 @@ def _read(root: Path, name: str) -> str | None:
         finally:
             os.close(handle)
     except (FileNotFoundError, NotADirectoryError):
+        # Whoever made a link here wants its target to be read; a pyproject.toml is not ours alone.
+        if name == NAMES[0] and path.is_symlink():
+            raise ConfigError(
+                f"{path}: it is a link to {os.readlink(path)!r}, and there is nothing",
+                hint="correct the link, or remove it",
+            ) from None
         return None
     except (OSError, RuntimeError) as exc:  # RuntimeError: links in a circle
         raise ConfigError(f"{path}: it cannot be read: {exc}", hint="make it readable") from exc
@@ -181,13 +192,16 @@ def _tables(path: Path, text: str, prefix: tuple[str, ...]) -> dict[str, object]
     try:
         tree: object = tomllib.loads(text)
     except (ValueError, RecursionError) as exc:
-        # Most projects have a pyproject.toml, and most of them say nothing to us.
-        if prefix and "tool.vastd" not in text:
+        # Most projects have a pyproject.toml, and most of them say nothing to us. One that cannot
+        # be read and has our name somewhere may: TOML has many ways to write a table.
+        if prefix and "vastd" not in text.lower():
             return None
         found = _LINE.search(str(exc))
         line = int(found[1]) if found else max(1, text.count("\n") + 1)
         raise ConfigError(f"{path}:{line}: not valid TOML", hint="correct it, or move it") from exc
     for name in prefix:
+        if isinstance(tree, dict) and name not in tree:
+            _check_spelling(path, text, tree, prefix)
         tree = tree.get(name) if isinstance(tree, dict) else None
     if tree is None:
         return None
@@ -195,6 +209,23 @@ def _tables(path: Path, text: str, prefix: tuple[str, ...]) -> dict[str, object]
         line_number = line_of(text, prefix) or 1
         raise ConfigError(f"{path}:{line_number}: {'.'.join(prefix)} must be a table")
     return tree
+
+
+def _check_spelling(
+    path: Path, text: str, tree: Mapping[str, object], prefix: tuple[str, ...]
+) -> None:
+    """Refuse `[Tool.vastd]` and `[tool.VastD]`: nothing in them would count, and nobody be told."""
+    for name, content in tree.items():
+        ours = name.lower() == prefix[-1]
+        if name.lower() == prefix[0] and isinstance(content, dict):
+            ours = any(inner.lower() == prefix[-1] for inner in content)
+        if ours:
+            line = _NAMED.search(text)
+            number = 1 if line is None else text.count("\n", 0, line.start()) + 1
+            raise ConfigError(
+                f"{path}:{number}: {name!r} is not read: names in TOML have small and large letters",
+                hint=f"write it [{'.'.join(prefix)}]",
+            )
 
 
 def _project_file(
@@ -232,6 +263,11 @@ def _judged(where: str, dotted: str, value: object) -> object:
         raise ConfigError(f"{where}: {dotted}: {exc}") from exc
     if dotted == "job.outputs":
         _check_outputs(where, found)
+    if dotted == "defaults.disk_gb" and isinstance(found, int | float) and found > MAX_DISK_GB:
+        raise ConfigError(
+            f"{where}: defaults.disk_gb: a project may ask for at most {MAX_DISK_GB:g} GB",
+            hint="name more yourself with `--disk GB`",
+        )
     return found
 
 

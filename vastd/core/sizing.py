@@ -35,6 +35,9 @@ MAX_GPUS: Final = 1024  # guess: far above any machine on Vast
 BLACKWELL_CAP: Final = 1000  # compute capability 10.0
 
 
+ASKED_PRICE: Final = "--max-price"
+
+
 class Confidence(StrEnum):
     """How a number was come by."""
 
@@ -298,7 +301,7 @@ def _hours(needs: TaskNeeds, names: tuple[str, ...], gpu_ram: Sourced[int] | Non
 
 def _price_cap(needs: TaskNeeds, defaults: SizingDefaults) -> Sourced[Micros] | None:
     if needs.max_dph is not None:
-        return Sourced(value=needs.max_dph, source=_who(needs, "max_dph", "--max-price"))
+        return Sourced(value=needs.max_dph, source=_who(needs, "max_dph", ASKED_PRICE))
     if defaults.max_dph is None:
         return None
     return Sourced(

@@ -15,6 +15,7 @@ from vastd.core.rental import Policy
 from vastd.errors import (
     AuthRejected,
     BudgetExceeded,
+    CapLeavesNone,
     CapReached,
     ContractChanged,
     InventoryUnknown,
@@ -59,7 +60,8 @@ async def place(shell: Shell, job_id: str) -> None:
                 _give_up(shell, job_id, exc, "provisioning")
                 return
         except NoOffers as exc:
-            _give_up(shell, job_id, exc, "no_offers")
+            failure = "budget" if isinstance(exc, CapLeavesNone) else "no_offers"
+            _give_up(shell, job_id, exc, failure)
             return
         except CapReached as exc:
             if not await _room(shell, job_id, exc):

@@ -46,7 +46,7 @@ class Planner(Protocol):
         ...
 
     async def choose(
-        self, needs: Needs, known: Known, budget: Micros | None
+        self, needs: Needs, known: Known, budget: Micros | None, project: str | None = None
     ) -> tuple[Choice, OptionView | None]:
         """Return the best choice now, with how it is shown."""
         ...

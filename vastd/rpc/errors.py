@@ -74,6 +74,7 @@ TABLE: Final[dict[type[VastdError], Row]] = {
     errors.JobActive: Row(ErrorCode.JOB_ACTIVE),
     errors.InventoryUnknown: Row(ErrorCode.INVENTORY_UNKNOWN, retryable=True),
     errors.NoOffers: Row(ErrorCode.NO_OFFERS),
+    errors.CapLeavesNone: Row(ErrorCode.BUDGET_EXCEEDED),
     errors.ConfigError: Row(ErrorCode.INVALID_REQUEST, "config", exit_code=ExitCode.AUTH_OR_CONFIG),
     errors.StoreError: Row(ErrorCode.INTERNAL_ERROR, "store", retryable=True),
     errors.StoreLocked: Row(ErrorCode.BUSY, "store_locked"),

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Final
 
 from vastd.core.job import Job, Needs
-from vastd.core.money import from_usd, show_two
+from vastd.core.money import from_usd, show_two, show_two_rates
 from vastd.core.rental import Policy, Rental
-from vastd.defaults import fill_needs, fill_policy
+from vastd.defaults import cap_hint, fill_needs, fill_policy
 from vastd.errors import BudgetExceeded, InvalidRequest, TransferFailed, UnsafePath
 from vastd.jobs.paths import check_output
 from vastd.jobs.port import ProjectSource
@@ -26,11 +26,14 @@ def needs_of(said: WireNeeds, config: Configuration | None = None) -> Needs:
 
     Raises:
         InvalidRequest: a number that cannot be meant.
+        BudgetExceeded: a price over the cap of one machine.
     """
     if config is not None:
         said, _ = fill_needs(said, config)
     for name in ("hours", "gpu_ram_gb", "disk_gb", "max_dph_usd", "bid_usd_h"):
         _positive(name, getattr(said, name))
+    if config is not None:
+        _check_price(said, config)
     if said.num_gpus is not None and not 1 <= said.num_gpus <= 64:
         raise InvalidRequest(f"num_gpus must be 1 to 64, not {said.num_gpus}")
     if said.min_reliability is not None and not 0 <= said.min_reliability <= 1:
@@ -60,6 +63,17 @@ def needs_of(said: WireNeeds, config: Configuration | None = None) -> Needs:
     )
 
 
+def _check_price(said: WireNeeds, config: Configuration) -> None:
+    _, cap = config.caps()
+    for what, usd in (("price", said.max_dph_usd), ("bid", said.bid_usd_h)):
+        if usd is not None and from_usd(usd) > cap:
+            asked, allowed = show_two_rates(from_usd(usd), cap)
+            raise BudgetExceeded(
+                f"a {what} of {asked} is over the cap of {allowed} for one machine",
+                hint=cap_hint(config, "budget.max_dph_usd"),
+            )
+
+
 def policy_of(said: PolicyParams, config: Configuration) -> Policy:
     """Return the policy: what was said, else the configured defaults, never over the caps.
 
@@ -80,7 +94,7 @@ def policy_of(said: PolicyParams, config: Configuration) -> Policy:
         asked, cap = show_two(budget, per_job)
         raise BudgetExceeded(
             f"a budget of {asked} is over the cap of {cap} for one job",
-            hint="raise the cap with `vastctl budget per_job_usd=N`, or ask for less",
+            hint=cap_hint(config, "budget.per_job_usd"),
         )
     return Policy(
         max_runtime_s=said.max_runtime_s or default.max_runtime_s,

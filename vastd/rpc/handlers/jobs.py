@@ -147,7 +147,7 @@ async def _onto_new(ctx: Context, job: Job) -> wire.JobSubmitView:
     require_renting(shell)
     choice, option = await choose_free(
         shell,
-        lambda known: ctx.planner.choose(job.needs, known, job.policy.budget),
+        lambda known: ctx.planner.choose(job.needs, known, job.policy.budget, job.project),
         lambda found: found[0].offer,
     )
     require_renting(shell)  # the search took time

@@ -39,7 +39,7 @@ async def create(ctx: Context, params: wire.RentalCreateParams) -> wire.RentalVi
         check_name(params.name)
     choice, _ = await choose_free(
         shell,
-        lambda known: ctx.planner.choose(needs, known, policy.budget),
+        lambda known: ctx.planner.choose(needs, known, policy.budget, params.project),
         lambda found: found[0].offer,
     )
     require_renting(shell)  # the search took time
