@@ -75,6 +75,23 @@ def test_an_answer_that_took_long_tells_no_time() -> None:
     assert clock.behind_vast == 900.0
 
 
+def test_the_time_is_good_for_calling_things_old_when_vast_confirmed_it() -> None:
+    hands = Hands()
+    clock = hands.clock()
+    assert not clock.agrees
+    clock.heard(T0 + 60, took_s=1.0)
+    assert clock.agrees
+
+    hands.wall += 365 * 86_400.0
+    clock.look(free=False)
+    assert clock.agrees  # the record goes on as before
+    clock.look(free=True)
+    assert not clock.agrees  # now it follows a clock that nobody confirmed
+    hands.wall -= 365 * 86_400.0
+    clock.look(free=True)
+    assert clock.agrees
+
+
 def test_the_next_start_goes_on_with_a_step_this_one_met(tmp_path: Path) -> None:
     hands = Hands()
     clock = hands.clock(tmp_path / NAME)

@@ -25,6 +25,7 @@ NAME: Final = "clock"
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")  # random(4)
 NOTE_EVERY_S: Final = 3600.0  # guess: how old the record may look after a reboot with a bad clock
 NOTE_STEP_S: Final = 1.0  # guess: smaller moves of the wall clock are not worth a write
+AGREES_S: Final = 3600.0  # guess: nothing is called old that is younger than a day
 MAX_NOTE_BYTES: Final = 4096  # guess: twenty times a note
 # An answer that took longer tells too little: it was given at some moment of that span.
 SLOW_ANSWER_S: Final = 15.0  # guess
@@ -98,6 +99,12 @@ class Clock:
     def ahead(self) -> float:
         """How many seconds the wall clock is ahead while it is not believed; 0 while it is."""
         return self._line.ahead
+
+    @property
+    def agrees(self) -> bool:
+        """Whether Vast has confirmed the time of the record, as well as it takes to call things old."""
+        skew = self._line.skew
+        return not self._line.uncertain and skew is not None and abs(skew) <= AGREES_S
 
     @property
     def behind_vast(self) -> float | None:

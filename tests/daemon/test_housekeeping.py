@@ -5,9 +5,10 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
+import trio
 from trio.testing import MockClock
 
-from support.daemon_in_memory import Daemon, Lab
+from support.daemon_in_memory import EPOCH, Daemon, Lab
 from support.lab_stories import WORK
 from vastd.config.settings import RetentionTable
 from vastd.core import billing
@@ -131,3 +132,22 @@ async def test_copies_that_nobody_asked_for_go_after_their_time(
         await Housekeeping(daemon.shell, RetentionTable).tidy()
 
         assert [name for name in names if (lab.state_dir / name).exists()] == [names[2]]
+
+
+@pytest.mark.parametrize("years", [0, 3])
+async def test_a_clock_that_is_years_ahead_makes_nothing_old(
+    autojump_clock: MockClock, lab: Lab, years: int
+) -> None:
+    async with lab.boot() as daemon:
+        job_id = await one_ended(lab, daemon)
+        lab.step_s = years * 365 * DAY
+        await trio.sleep(60)
+        if years:
+            assert daemon.shell.wall_clock() > EPOCH + 3 * 364 * DAY  # nothing depends on it
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(Housekeeping(daemon.shell, RetentionTable).run)
+            await trio.sleep(300)
+            nursery.cancel_scope.cancel()
+
+        assert list(daemon.ledger.jobs) == [job_id]
+        assert len(daemon.ledger.rentals) == 1

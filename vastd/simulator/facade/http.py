@@ -8,6 +8,7 @@ Rules
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from email.utils import formatdate
 from enum import StrEnum
 from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -122,6 +123,7 @@ async def _send(connection: h11.Connection, stream: trio.abc.Stream, reply: Repl
     headers: Mapping[str, str] = {
         "Content-Type": reply.content_type,
         "Content-Length": str(len(reply.body)),
+        "Date": formatdate(usegmt=True),  # RFC 9110, 6.6.1; Vast's frontends send it, too
         **reply.headers,
     }
     head = h11.Response(
