@@ -178,7 +178,20 @@ def test_a_restart_goes_on_where_the_record_was(step_s: float) -> None:
 
     assert node.now == T0 + 50
     assert node.line.ahead == step_s
-    assert not node.line.uncertain
+    assert node.line.uncertain == (step_s != 0.0)
+
+
+def test_a_boot_clock_that_leapt_between_two_starts_is_seen_through_by_vast() -> None:
+    node = Node()
+    node.hear()
+    node.zero -= 86_400.0  # another time namespace: it says that a day has passed
+
+    node.restart(newest_at=T0)
+
+    assert node.line.uncertain
+    node.hear()
+    assert node.now == T0
+    assert node.jumps == [Jump.CORRECTED]
 
 
 def test_a_step_survives_a_restart_and_a_reboot() -> None:

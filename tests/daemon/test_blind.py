@@ -140,8 +140,9 @@ async def test_a_deadline_that_passed_while_the_lid_was_closed_counts(
     autojump_clock: MockClock, lab: Lab
 ) -> None:
     async with lab.boot() as daemon:
-        await running(lab, daemon, *LONG, max_runtime_s=HOUR)
-        lab.suspend(2 * HOUR)
+        rental = await running(lab, daemon, *LONG, max_runtime_s=HOUR)
+        assert rental.deadline_at is not None
+        lab.suspend(rental.deadline_at + 5 - lab.true_time())  # before the machine's own guard acts
         await daemon.settled(within_s=600)
 
         assert first(daemon).end_reason is Trigger.MAX_RUNTIME

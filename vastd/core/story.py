@@ -80,7 +80,7 @@ _JUMPS: Final = {
         "warning",
     ),
     "corrected": (
-        "since the reboot the clock of this computer was {span} off, as Vast's clock shows",
+        "since vastd was started the clock of this computer was {span} off, as Vast's clock shows",
         "warning",
     ),
 }

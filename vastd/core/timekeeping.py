@@ -13,7 +13,7 @@ Rules
 3. Time that the boot clock missed (a paused virtual machine, a system without such a clock) is
    what Vast's `Date` says passed; two answers must agree.
 4. After a reboot no elapsed time is known: the wall clock is believed, but never earlier than the
-   record, and until Vast's `Date` was heard nothing ends.
+   record. Then, and when the clocks disagree at a start, nothing ends until Vast's `Date` was heard.
 5. It never runs backward while anything depends on it.
 """
 
@@ -49,7 +49,7 @@ class Timeline(Struct, frozen=True, kw_only=True):
     offset: float
     skew: float | None = None  # Vast's `Date` minus record time, as last agreed; None: never heard
     doubt: float | None = None  # one answer said otherwise: the skew it showed
-    uncertain: bool = False  # after a reboot, before Vast was heard (rule 4)
+    uncertain: bool = False  # since the start, before Vast was heard (rule 4)
     ahead: float = 0.0  # how far the wall clock is ahead while it is not believed, else 0
 
 
@@ -59,7 +59,7 @@ class Jump(StrEnum):
     STEPPED = "stepped"  # the wall clock was set; record time goes on by elapsed time
     BELIEVED = "believed"  # a step is over: the wall clock is record time again
     MISSED = "missed"  # time passed that the boot clock did not count
-    CORRECTED = "corrected"  # after a reboot, by Vast's Date
+    CORRECTED = "corrected"  # after a start, by Vast's Date
 
 
 def begin(reading: Reading, boot_id: str | None, note: Note | None, newest_at: float) -> Timeline:
@@ -70,13 +70,13 @@ def begin(reading: Reading, boot_id: str | None, note: Note | None, newest_at: f
         return Timeline(offset=reading.wall - reading.boot)
     if note is not None and boot_id is not None and note.boot_id == boot_id:
         # What was noted may be older than the record: a disk that refused the newer note.
-        now = max(reading.boot + note.offset, newest_at)
-        line = Timeline(offset=now - reading.boot, skew=skew)
+        now, known = max(reading.boot + note.offset, newest_at), True
     else:
         floor = newest_at if note is None else max(newest_at, note.at)
-        now = floor if reading.wall < floor - STEP_S else reading.wall
-        line = Timeline(offset=now - reading.boot, skew=skew, uncertain=True)
-    return structs.replace(line, ahead=_beyond(reading.wall - now))
+        now, known = floor if reading.wall < floor - STEP_S else reading.wall, False
+    ahead = _beyond(reading.wall - now)
+    unsure = not known or ahead != 0.0
+    return Timeline(offset=now - reading.boot, skew=skew, uncertain=unsure, ahead=ahead)
 
 
 def record_time(line: Timeline, reading: Reading) -> float:
