@@ -176,6 +176,7 @@ class ConfigurationHolder:
             grace_s=timing.grace_s,
             attempts=timing.attempts,
             warn_percent=budget.warn_percent,
+            end_at_zero_credit=value.defaults.on_zero_credit == "end",
             caps=Caps(
                 per_day=from_usd(budget.per_day_usd),
                 per_project=_maybe_usd(budget.per_project_usd),

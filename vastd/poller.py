@@ -15,10 +15,12 @@ from msgspec import structs
 from vastd.core import events as ev
 from vastd.core import reconcile, stopped
 from vastd.core.boot_watchdogs import boot_ends_at
+from vastd.core.credit import read_again_at
 from vastd.core.limits import PROOFS_WHEN_ENDING
 from vastd.core.market import Instance
 from vastd.core.money import Micros
 from vastd.core.rental import Phase
+from vastd.credit import FRESH_S, Reading
 from vastd.effects.destroy import end_surplus
 from vastd.errors import (
     AuthRejected,
@@ -30,6 +32,7 @@ from vastd.errors import (
     Unreachable,
 )
 from vastd.shell import Shell
+from vastd.spending import credit_look
 
 _log = logging.getLogger(__name__)
 
@@ -113,14 +116,22 @@ class Poller:
         return True
 
     async def _credit(self, rows: Sequence[Instance]) -> Micros | None:
-        """Return the account's credit if a machine stands still that nobody stopped: it may be the
-        reason. None: nobody wants to know, or it cannot be read."""
+        """Ask for the account's credit when it is time, or when a machine stands still that nobody
+        stopped: then it is returned, because it may be the reason. None: not asked, or not known."""
+        shell, now = self._shell, self._shell.wall_clock()
+        if stopped.unasked(shell.ledger.rentals.values(), rows):
+            return (await self._look_at_credit(CREDIT_FRESH_S)).credit
+        held = shell.credit.reading
+        ahead = credit_look(shell, now)
+        zero = None if ahead is None else ahead.zero_at
+        due = held is None or now >= read_again_at(held.at, zero)
+        if due and any(rental.may_have_instance for rental in shell.ledger.live()):
+            await self._look_at_credit(FRESH_S)
+        return None
+
+    async def _look_at_credit(self, fresh_s: float) -> Reading:
         shell = self._shell
-        if not stopped.unasked(shell.ledger.rentals.values(), rows):
-            return None
-        fresh_s = CREDIT_FRESH_S
-        read = await shell.credit.look(shell.provider, shell.wall_clock, fresh_s=fresh_s)
-        return read.credit
+        return await shell.credit.look(shell.provider, shell.wall_clock, fresh_s=fresh_s)
 
     def _show_boots(self) -> None:
         """Tell watching clients how long each machine has been booting, of how long it may."""

@@ -13,7 +13,9 @@ from collections.abc import Sequence
 from msgspec import structs
 
 from vastd.config.settings import BudgetTable
+from vastd.core import credit
 from vastd.core import events as ev
+from vastd.core.credit import CreditLook
 from vastd.core.job import Job
 from vastd.core.money import Micros
 from vastd.core.pace import paces
@@ -71,8 +73,8 @@ def verdict(shell: Shell, planned: Rental, job: Job | None = None) -> list[Use]:
     """Return every cap that `planned` needs something of."""
     book = _book(shell, job)
     found = uses(book, planned.project, planned)
-    if (credit := credit_now(shell)) is not None:
-        found.append(credit_use(book, credit, planned))
+    if (left := credit_now(shell)) is not None:
+        found.append(credit_use(book, left, planned))
     return found
 
 
@@ -96,7 +98,19 @@ def credit_now(shell: Shell) -> Micros | None:
     if read is None or read.credit is None:
         return None
     since, now = Window(read.at), shell.wall_clock()
-    return Micros(read.credit - sum(spent(r, since, now) for r in shell.ledger.rentals.values()))
+    gone = [r for r in shell.ledger.rentals.values() if r.phase is Phase.GONE]
+    found = credit_look(shell, now)
+    assert found is not None
+    return Micros(found.left - sum(spent(rental, since, now) for rental in gone))
+
+
+def credit_look(shell: Shell, now: float) -> CreditLook | None:
+    """Return the account's credit and how long it lasts; None if it is not known."""
+    read = shell.credit.reading
+    if read is None or read.credit is None:
+        return None
+    foreign = shell.observed.world.inventory.foreign
+    return credit.look(read.at, read.credit, shell.ledger.live(), foreign, shell.limits, now)
 
 
 def note_caps(shell: Shell, before: BudgetTable, after: BudgetTable) -> None:

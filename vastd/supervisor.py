@@ -15,9 +15,9 @@ from typing import Final
 import trio
 from msgspec import Struct
 
-from vastd.core import alarms, cap_watchdogs, placement, steps, watchdogs
+from vastd.core import alarms, every_watchdog, placement, steps, watchdogs
 from vastd.core import events as ev
-from vastd.core.pace import Pace, paces
+from vastd.core.pace import paces
 from vastd.core.rental import Phase, Rental, Trigger
 from vastd.core.steps import Do, Step
 from vastd.effects.attend import attend
@@ -33,6 +33,7 @@ from vastd.errors import IllegalTransition, StoreError, VastdError
 from vastd.poller import Poller
 from vastd.renting import require_renting
 from vastd.shell import Shell
+from vastd.spending import credit_look
 from vastd.timewatch import TimeWatch
 
 _log = logging.getLogger(__name__)
@@ -114,29 +115,32 @@ class Supervisor:
         live = shell.ledger.live()
         # Once, because each sums over all rentals; as of this look, or what is due "now" would
         # always be due a moment after it.
-        shared = self._paces(self.looked_at)
+        shared = self._shared(self.looked_at)
         watched = (self.watch(rental, shared) for rental in live)
-        actions, wake_at = watchdogs.check(watched, self.looked_at, cap_watchdogs.ALL)
+        actions, wake_at = watchdogs.check(watched, self.looked_at, every_watchdog.ALL)
         may_end = self._time.may_end()  # an end that is held back is due again at the next look
         for action in actions:
             if may_end or not isinstance(action, alarms.End):
                 self._act(action)
         return wake_at
 
-    def _paces(self, now: float) -> tuple[Pace, ...]:
+    def _shared(self, now: float) -> alarms.Shared:
         shell = self._shell
-        return paces(shell.ledger.live(), shell.past, shell.limits, now)
+        found = paces(shell.ledger.live(), shell.past, shell.limits, now)
+        return alarms.Shared(paces=found, credit=credit_look(shell, now))
 
-    def watch(self, rental: Rental, shared: tuple[Pace, ...] | None = None) -> alarms.Watch:
+    def watch(self, rental: Rental, shared: alarms.Shared | None = None) -> alarms.Watch:
         """Return what the watchdogs may look at for one rental; also for `explain`."""
         shell = self._shell
+        together = self._shared(shell.wall_clock()) if shared is None else shared
         return alarms.Watch(
             rental=rental,
             jobs=shell.ledger.jobs_of(rental.rental_id),
             seen=shell.observed.world.of(rental.rental_id),
             world=shell.observed.world,
             limits=shell.limits,
-            paces=self._paces(shell.wall_clock()) if shared is None else shared,
+            paces=together.paces,
+            credit=together.credit,
         )
 
     def _act(self, action: alarms.Action) -> None:

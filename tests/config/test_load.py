@@ -91,6 +91,7 @@ def test_the_core_and_the_pacing_have_the_same_defaults() -> None:
     timing = msgspec.structs.asdict(Settings().timing) | {
         "warn_percent": Settings().budget.warn_percent,
         "idle_warn_s": Settings().defaults.idle_s,
+        "end_at_zero_credit": Settings().defaults.on_zero_credit == "end",
     }
     limits = msgspec.structs.asdict(Limits())
 

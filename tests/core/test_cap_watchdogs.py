@@ -6,10 +6,11 @@ import pytest
 from msgspec import structs
 
 from support.builders import T0, a_rental, a_watch, an_ending
-from vastd.core import alarms, cap_watchdogs, watchdogs
+from vastd.core import alarms, every_watchdog, watchdogs
+from vastd.core.credit import zero_at
 from vastd.core.limits import Caps, Limits
 from vastd.core.money import Micros, from_usd
-from vastd.core.pace import paces, zero_credit_at
+from vastd.core.pace import paces
 from vastd.core.rental import Phase, Policy, RateSegment, Rental, Trigger
 from vastd.core.spending import Past, day_of
 
@@ -27,7 +28,7 @@ def look(rentals: list[Rental], now: float, **caps: float):  # type: ignore[no-u
     live = [rental for rental in rentals if rental.phase is not Phase.GONE]
     shared = paces(live, Past(rentals), held, now)
     watches = [structs.replace(a_watch(r, limits=held), paces=shared) for r in live]
-    dogs = [dog for dog in cap_watchdogs.ALL if dog.name.startswith("cap")]
+    dogs = [dog for dog in every_watchdog.ALL if dog.name.startswith("cap")]
     return watchdogs.check(watches, now, dogs)
 
 
@@ -140,7 +141,7 @@ def test_explain_says_which_caps_count() -> None:
     held = limits(per_day=25.0, per_month=100.0)
     rental = a_rental()
     watch = structs.replace(a_watch(rental, limits=held), paces=paces([rental], Past(), held, T0))
-    dog = next(dog for dog in cap_watchdogs.ALL if dog.name == "cap")
+    dog = next(dog for dog in every_watchdog.ALL if dog.name == "cap")
 
     assert dog.limit(watch) == "per_day_usd $25.00, per_month_usd $100.00"
     assert dog.limit(a_watch(rental)) == "no shared cap"
@@ -155,9 +156,9 @@ def test_credit_ends_when_the_machines_have_used_it_up_each_until_its_own_end() 
     long = a_rental(rental_id="r2")
     both_s = 1000 + WIND_DOWN_S
 
-    assert zero_credit_at(from_usd(0.1), [short, long], Limits(), T0) == T0 + 500
-    later = zero_credit_at(from_usd(0.3), [short, long], Limits(), T0)
+    assert zero_at(from_usd(0.1), [short, long], Limits(), T0) == T0 + 500
+    later = zero_at(from_usd(0.3), [short, long], Limits(), T0)
     assert later == pytest.approx(T0 + both_s + (300_000 - 2 * both_s * 100) / 100)
-    assert zero_credit_at(from_usd(50), [short, long], Limits(), T0) is None
-    assert zero_credit_at(from_usd(1), [], Limits(), T0) is None
-    assert zero_credit_at(Micros(-5), [long], Limits(), T0) == T0
+    assert zero_at(from_usd(50), [short, long], Limits(), T0) is None
+    assert zero_at(from_usd(1), [], Limits(), T0) is None
+    assert zero_at(Micros(-5), [long], Limits(), T0) == T0

@@ -3,7 +3,7 @@
 import pytest
 
 from support.builders import T0, a_job, a_rental, a_row, a_watch, an_inventory, sample
-from vastd.core import cap_watchdogs, decisions, watchdog_words, watchdogs
+from vastd.core import decisions, every_watchdog, watchdog_words, watchdogs
 from vastd.core import events as ev
 from vastd.core.alarms import End, Warn, Watch
 from vastd.core.decisions import reason_of
@@ -108,7 +108,7 @@ def test_what_a_watchdog_looked_at_goes_on_record_with_its_decision(
 
 
 def test_every_watchdog_has_a_name_for_people() -> None:
-    assert {dog.name for dog in cap_watchdogs.ALL} <= set(watchdog_words.TITLES)
+    assert {dog.name for dog in every_watchdog.ALL} <= set(watchdog_words.TITLES)
 
 
 UNKNOWN = [

@@ -5,16 +5,19 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec import structs
 from msgspec.json import decode, encode
 
-from support.builders import RATE, T0, a_rental
+from support.builders import RATE, T0, a_rental, a_row, a_world
 from vastd.config.load import load
 from vastd.config.settings import BudgetTable
 from vastd.configuration import ConfigurationHolder
+from vastd.core import billing
 from vastd.core import events as ev
 from vastd.core.limits import Caps, Limits
-from vastd.core.market import Account
-from vastd.core.money import Micros, from_usd
+from vastd.core.market import Account, Instance
+from vastd.core.money import Micros, from_usd, to_usd
+from vastd.core.observed import Inventory
 from vastd.core.rental import Phase, RateSegment, Rental
 from vastd.core.spending import Past, day_of
 from vastd.credit import Credit
@@ -67,10 +70,11 @@ def a_context(
     config: ConfigurationHolder | None = None,
     caps: Caps = Caps(per_day=from_usd(25)),  # noqa: B008  frozen
     credit: Micros | None = from_usd(50),  # noqa: B008  an integer
+    foreign: tuple[Instance, ...] = (),
 ) -> Any:
     shell = SimpleNamespace(
         ledger=Ledger(*rentals), limits=Limits(caps=caps), wall_clock=lambda: NOW,
-        credit=Credit(),
+        credit=Credit(), observed=SimpleNamespace(world=a_world(inventory=Inventory(foreign=foreign))),
         past=Past(rentals), provider=Account1(credit),
     )  # fmt: skip
     context = SimpleNamespace(shell=shell, config=config)
@@ -136,6 +140,36 @@ async def test_the_forecast_tells_credit_and_caps_and_asks_once_a_minute() -> No
         "per_day_usd", 0.36, "2027-01-16T00:00:00.000Z",
     )  # fmt: skip
     assert cap.reached_at == "2027-01-15T09:54:50.000Z"  # 0.34 less 110 s of winding down
+
+
+@pytest.mark.req("BUD-13")
+async def test_the_forecast_goes_on_after_zero_and_counts_what_others_spend() -> None:
+    """CASES A27: stopped machines and their storage, below zero, are part of the forecast."""
+    stranger = a_row(instance_id=9, dph=RATE, storage_dph=from_usd(0.01))
+    still = a_rental(Phase.STOPPED, rental_id="r2", rates=(RateSegment(T0, from_usd(0.005)),))
+    context = a_context(BUSY, still, credit=from_usd(0.36), foreign=(stranger,))
+
+    view = await money.forecast(context, cost.CostForecastParams())
+
+    # 0.36 + 0.36 + 0.005 $/h of 0.36 $: half an hour, less 12.4 s.
+    assert view.zero_credit_at == "2027-01-15T09:29:47.586Z"
+    assert (view.foreign, view.foreign_dph_usd) == (1, 0.36)
+    assert view.after_zero_stops == 1
+    storage = to_usd(billing.storage_rate(BUSY) + billing.storage_rate(still)) + 0.01
+    assert view.after_zero_dph_usd == pytest.approx(storage)
+    # 110 s of winding down at 0.36 $/h are kept: 0.011 $, which are 54.6 s of all three.
+    assert view.ends_for_credit_at == "2027-01-15T09:28:52.965Z"
+
+
+@pytest.mark.parametrize("changes", [{"end_at_zero_credit": False}, {}])
+async def test_when_jobs_end_for_credit_is_told_only_if_they_do(changes: dict[str, Any]) -> None:
+    context = a_context(BUSY, credit=from_usd(0.18))
+    context.shell.limits = structs.replace(context.shell.limits, **changes)
+
+    view = await money.forecast(context, cost.CostForecastParams())
+
+    assert (view.ends_for_credit_at is None) is bool(changes)
+    assert view.zero_credit_at is not None
 
 
 async def test_credit_that_cannot_be_read_is_unknown_with_the_reason() -> None:

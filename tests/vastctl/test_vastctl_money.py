@@ -97,6 +97,27 @@ def test_cost_says_when_credit_and_caps_end_and_what_happens_then(
     assert daemon.asked("cost.report") == []
 
 
+@pytest.mark.req("BUD-13")
+def test_cost_says_what_goes_on_after_zero_and_who_else_spends(
+    vastctl: Callable[..., Any], daemon: Any
+) -> None:
+    daemon.on("cost.report", a_report())
+    daemon.on(
+        "cost.forecast",
+        a_forecast(
+            zero_credit_at="2026-11-30T14:00:00Z", ends_for_credit_at="2026-11-30T13:57:00Z",
+            after_zero_stops=2, after_zero_dph_usd=0.01, foreign=1, foreign_dph_usd=0.3,
+        ),
+    )  # fmt: skip
+
+    assert (
+        "  jobs end in 1h57m (2026-11-30 13:57:00), while their results can still come home\n"
+        "  after that 2 machines of yours stand still and disks go on billing $0.2400 a day, below "
+        "zero, until they are destroyed; a top-up starts none of them\n"
+        "  $0.300/h of it by 1 instance not rented by this vastd\n"
+    ) in vastctl("cost").out
+
+
 def test_unknown_credit_is_said_and_an_empty_record_too(
     vastctl: Callable[..., Any], daemon: Any
 ) -> None:

@@ -121,9 +121,34 @@ def _forecast(ahead: CostForecastView, now: float) -> list[str]:
             f"{words.countdown(ahead.zero_credit_at, now)} "
             f"({words.date_and_clock(ahead.zero_credit_at)}): then Vast stops every machine"
         )
+        lines += _after_zero(ahead, now)
     else:
         lines.append(f"credit: {words.money(ahead.credit_usd)}, lasts for what runs now")
     return lines + [_cap(cap, now) for cap in ahead.caps]
+
+
+def _after_zero(ahead: CostForecastView, now: float) -> list[str]:
+    """Say what happens shortly before the credit is gone, and what goes on afterwards."""
+    lines = []
+    if ahead.ends_for_credit_at is not None:
+        at = ahead.ends_for_credit_at
+        lines.append(
+            f"  jobs end {words.countdown(at, now)} ({words.date_and_clock(at)}), while their "
+            "results can still come home"
+        )
+    if ahead.after_zero_dph_usd:
+        a_day = words.money(ahead.after_zero_dph_usd * 24)
+        stops = words.count(ahead.after_zero_stops or 0, "machine")
+        lines.append(
+            f"  after that {stops} of yours stand still and disks go on billing {a_day} a day, below "
+            "zero, until they are destroyed; a top-up starts none of them"
+        )
+    if ahead.foreign_dph_usd:
+        others = words.count(ahead.foreign, "instance")
+        lines.append(
+            f"  {words.rate(ahead.foreign_dph_usd)} of it by {others} not rented by this vastd"
+        )
+    return lines
 
 
 def _cap(cap: CapForecastView, now: float) -> str:

@@ -94,6 +94,16 @@ class DefaultsTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         bool, Meta(extra=_later("off: the files of your own ssh are yours unless you say so"))
     ] = False
 
+    on_zero_credit: Annotated[
+        Literal["end", "warn"],
+        Meta(
+            extra=_why(
+                "REQUIREMENTS BUD-13: at zero Vast stops every machine and promises no data; "
+                "`end` brings the results of jobs home before that, `warn` leaves it to Vast"
+            )
+        ),
+    ] = "end"
+
     def image_for(self, profile: Profile | None = None) -> str:
         """Return the image to rent with: the one set here, else the profile's."""
         return self.image or PROFILE_IMAGES[profile or self.profile]

@@ -5,6 +5,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
+from vastd.core.credit import CreditLook
 from vastd.core.job import Job, JobState
 from vastd.core.limits import Limits
 from vastd.core.observed import Sighting, World
@@ -47,6 +48,13 @@ class Alarm(Struct, frozen=True, kw_only=True):
     proven: bool = True
 
 
+class Shared(Struct, frozen=True, kw_only=True):
+    """What all machines spend together, looked at once for all of them."""
+
+    paces: Sequence[Pace] = ()
+    credit: CreditLook | None = None
+
+
 class Watch(Struct, frozen=True, kw_only=True):
     """Everything one watchdog may look at."""
 
@@ -56,6 +64,7 @@ class Watch(Struct, frozen=True, kw_only=True):
     world: World
     limits: Limits
     paces: Sequence[Pace] = ()  # of the caps that several machines share
+    credit: CreditLook | None = None  # of the account; None: not known
 
     @property
     def running_job(self) -> Job | None:

@@ -9,7 +9,6 @@ Rules
 
 from typing import Final
 
-from vastd.core import watchdogs
 from vastd.core.alarms import Alarm, End, Warn, Watch, Watchdog
 from vastd.core.money import show
 from vastd.core.pace import WORDS, Pace
@@ -65,8 +64,7 @@ def _limits_text(watch: Watch) -> str:
     return ", ".join(f"{pace.cap} {show(pace.limit)}" for pace in known) or "no shared cap"
 
 
-ALL: Final = (
-    *watchdogs.ALL,
+CAP_DOGS: Final = (
     Watchdog(
         name="cap",
         check=cap,

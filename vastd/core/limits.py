@@ -58,5 +58,6 @@ class Limits(Struct, frozen=True, kw_only=True):
     grace_s: float = 60.0
     attempts: int = 3
     warn_percent: float = 80.0
+    end_at_zero_credit: bool = True
     caps: Caps = Caps()
     lease: LeaseRules = LeaseRules()

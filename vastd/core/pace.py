@@ -22,7 +22,6 @@ from vastd.core.spending import (
     Window,
     day_of,
     month_of,
-    promise,
     spent,
     wind_down_s,
 )
@@ -140,20 +139,3 @@ def _pace(
         pace.warning in rental.warned for rental in rentals
     )
     return structs.replace(pace, told=told)
-
-
-def zero_credit_at(
-    credit: Micros, rentals: Sequence[Rental], limits: Limits, now: float
-) -> float | None:
-    """Return when `credit` is used up if every machine goes on as it is until its own end; None
-    when they end before that."""
-    plans = [made for rental in rentals if (made := promise(rental, limits, now)) is not None]
-    rates = {rental.rental_id: billing.rate(rental) for rental in rentals}
-    ends = sorted((plan.until, int(rates[plan.rental_id])) for plan in plans)
-    left, at, burn = float(credit), now, sum(rate for _, rate in ends)
-    for until, rate in ends:
-        needed = burn * (until - at) / SECONDS_PER_HOUR
-        if burn > 0 and needed >= left:
-            return at + max(0.0, left) / burn * SECONDS_PER_HOUR
-        left, at, burn = left - needed, until, burn - rate
-    return None

@@ -178,7 +178,7 @@ def promise(rental: Rental, limits: Limits, now: float) -> Promise | None:
         left = None  # storage goes on, whatever the budget says: results wait there
     else:
         rate = billing.expected_rate(rental)
-        until = max(_ends_at(rental, now), now) + wind_down_s(rental, limits)
+        until = max(ends_at(rental, now), now) + wind_down_s(rental, limits)
         if left is not None and rate > 0:
             until = min(until, now + left / rate * SECONDS_PER_HOUR)
     return Promise(
@@ -192,7 +192,7 @@ def promise(rental: Rental, limits: Limits, now: float) -> Promise | None:
     )
 
 
-def _ends_at(rental: Rental, now: float) -> float:
+def ends_at(rental: Rental, now: float) -> float:
     """Return when `rental` is expected to begin its end."""
     if rental.ending is not None or rental.phase is Phase.DESTROYING:
         return now

@@ -30,6 +30,9 @@ TITLES: Final = {
     "listing_stale": "Vast's listing",
     "cap": "caps of all machines",
     "cap_warn": "caps of all machines, early warning",
+    "credit": "the account's credit",
+    "credit_warn": "the account's credit, early warning",
+    "credit_out": "an account out of credit",
 }
 
 
@@ -103,6 +106,18 @@ def _caps(watch: Watch, now: float) -> dict[str, Scalar]:
     return found
 
 
+def _credit(watch: Watch, now: float) -> dict[str, Scalar]:
+    look = watch.credit
+    if look is None:
+        return {}
+    return {
+        "credit": show(look.left),
+        "read_at": maybe(look.read_at),
+        "burn": show_rate(look.burn),
+        "zero_at": maybe(look.zero_at),
+    }
+
+
 def _heartbeat(watch: Watch, now: float) -> dict[str, Scalar]:
     job = watch.running_job
     return {
@@ -167,6 +182,8 @@ INPUTS: Final[Mapping[str, Callable[[Watch, float], dict[str, Scalar]]]] = {
     "budget_warn": _money,
     "cap": _caps,
     "cap_warn": _caps,
+    "credit": _credit,
+    "credit_warn": _credit,
     "heartbeat": _heartbeat,
     "boot_overdue": _boot,
     "boot_warn": _boot,

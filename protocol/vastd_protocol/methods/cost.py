@@ -84,6 +84,12 @@ class CostForecastView(View, frozen=True, kw_only=True):
     credit_read_at: str | None = None
     credit_error: str | None = None
     zero_credit_at: str | None = None  # null: the machines end before that, or it is not known
+    ends_for_credit_at: str | None = None  # then machines of jobs end, so that results come home
+    foreign: int = 0  # instances of the account that are not this vastd's; they spend it too
+    foreign_dph_usd: float | None = None
+    # What comes after zero: so many machines are stopped, and disks bill on, below zero.
+    after_zero_stops: int | None = None
+    after_zero_dph_usd: float | None = None
     caps: list[CapForecastView] = field(default_factory=list)
 
 

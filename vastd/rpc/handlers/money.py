@@ -9,15 +9,18 @@ from vastd.config import keys
 from vastd.config.keys import BadValue, UnknownKey
 from vastd.core import billing, costs
 from vastd.core.costs import By
+from vastd.core.credit import CreditLook
 from vastd.core.instants import maybe, rfc3339
 from vastd.core.money import to_usd
-from vastd.core.pace import paces, zero_credit_at
+from vastd.core.pace import paces
+from vastd.core.rental import Phase
 from vastd.core.spending import EVER, Window, promised
 from vastd.errors import InvalidRequest
 from vastd.rpc.context import Context
 from vastd.rpc.dispatch import handles
 from vastd.rpc.views import money as views
-from vastd.spending import credit_now, in_use
+from vastd.shell import Shell
+from vastd.spending import credit_look, credit_now, in_use
 from vastd.store.retention import kept_costs, pruned
 from vastd.store.store import Store
 from vastd_protocol.methods import budget as budget_wire
@@ -82,8 +85,7 @@ async def forecast(ctx: Context, params: wire.CostForecastParams) -> wire.CostFo
     shell = ctx.shell
     read = await shell.credit.look(shell.provider, shell.wall_clock)
     now, rentals = shell.wall_clock(), shell.ledger.live()
-    credit = credit_now(shell)
-    zero = None if credit is None else zero_credit_at(credit, rentals, shell.limits, now)
+    credit, ahead = credit_now(shell), credit_look(shell, now)
     found = [
         views.cap_forecast(pace, shell.limits.warn_percent)
         for pace in paces(rentals, shell.past, shell.limits, now)
@@ -96,9 +98,22 @@ async def forecast(ctx: Context, params: wire.CostForecastParams) -> wire.CostFo
         credit_usd=None if credit is None else to_usd(credit),
         credit_read_at=rfc3339(read.at),
         credit_error=read.error,
-        zero_credit_at=maybe(zero),
+        zero_credit_at=None if ahead is None else maybe(ahead.zero_at),
+        ends_for_credit_at=maybe(_ends_for_credit(shell, ahead)),
+        foreign=len(shell.observed.world.inventory.foreign),
+        foreign_dph_usd=None if ahead is None else to_usd(ahead.burn - billing.burn(rentals)),
+        after_zero_stops=None if ahead is None else ahead.stops,
+        after_zero_dph_usd=None if ahead is None else to_usd(ahead.after_zero),
         caps=found,
     )
+
+
+def _ends_for_credit(shell: Shell, ahead: CreditLook | None) -> float | None:
+    """Return when machines rented for jobs end because their end could not be paid later."""
+    if ahead is None or ahead.read <= 0 or not shell.limits.end_at_zero_credit:
+        return None
+    jobs = any(r.purpose == "job" and r.phase is not Phase.STOPPED for r in shell.ledger.live())
+    return ahead.act_at if jobs else None
 
 
 @handles(budget_wire.GET)

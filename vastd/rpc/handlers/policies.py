@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import structs
 
-from vastd.core import billing, cap_watchdogs, endings, steps, watchdogs
+from vastd.core import billing, endings, every_watchdog, steps, watchdogs
 from vastd.core import events as ev
 from vastd.core.alarms import End
 from vastd.core.instants import maybe
@@ -128,7 +128,7 @@ def _ends_now(ctx: Context, after: Rental) -> str | None:
     """Return why the new limits would end the rental at once, or None."""
     watch = ctx.supervisor.watch(after)
     now = ctx.shell.wall_clock()
-    actions, _ = watchdogs.check([watch], now, cap_watchdogs.ALL)
+    actions, _ = watchdogs.check([watch], now, every_watchdog.ALL)
     why = next((action.why for action in actions if isinstance(action, End)), None)
     if why is not None:
         return why
@@ -175,5 +175,5 @@ def _view(ctx: Context, rental: Rental) -> wire.PolicyView:
         deadline_at=None if rental.paused_at is not None else maybe(rental.deadline_at),
         cost_usd=to_usd(spent),
         budget_left_usd=None if policy.budget is None else to_usd(max(0, policy.budget - spent)),
-        watchdogs=[watchdog_view(dog, watch, now) for dog in cap_watchdogs.ALL],
+        watchdogs=[watchdog_view(dog, watch, now) for dog in every_watchdog.ALL],
     )

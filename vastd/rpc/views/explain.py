@@ -7,11 +7,11 @@ from typing import Final
 from vastd.core import (
     alarms,
     billing,
-    cap_watchdogs,
     cost_spans,
     costs,
     decisions,
     endings,
+    every_watchdog,
     steps,
     story,
     watchdog_words,
@@ -49,7 +49,7 @@ def explain_view(
         rental=rental,
         timeline=[step_view(stored, record) for stored in trail],
         phases=_phases(record, now),
-        watchdogs=[watchdog_view(dog, watch, now) for dog in cap_watchdogs.ALL],
+        watchdogs=[watchdog_view(dog, watch, now) for dog in every_watchdog.ALL],
         bill=bill_view(watch, failed, now),
     )
 

@@ -1,0 +1,9 @@
+"""Every watchdog there is, in the order in which they are shown."""
+
+from typing import Final
+
+from vastd.core import watchdogs
+from vastd.core.cap_watchdogs import CAP_DOGS
+from vastd.core.credit_watchdogs import CREDIT_DOGS
+
+ALL: Final = (*watchdogs.ALL, *CAP_DOGS, *CREDIT_DOGS)
