@@ -16,6 +16,7 @@ from typing import Final
 import trio
 
 from vastd.core import billing
+from vastd.core.instants import shown
 from vastd.core.money import show_rate
 from vastd.core.rental import Phase
 from vastd.errors import ConfigError
@@ -190,7 +191,10 @@ def _unconfirmed(shell: Shell) -> str | None:
 
 def _unknown(shell: Shell) -> str | None:
     """Return why it is not known what exists at Vast; None while it is."""
-    inventory = shell.observed.world.inventory
+    world = shell.observed.world
+    inventory = world.inventory
+    if world.network_down_since is not None:
+        return f"your own network seems down since {shown(world.network_down_since)}"
     if inventory.error is not None:
         return f"inventory not confirmed: {_short(inventory.error)}"
     return "inventory unknown: no listing yet" if inventory.as_of is None else None

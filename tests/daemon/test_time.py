@@ -12,6 +12,9 @@ from vastd.core import billing, story
 from vastd.core import events as ev
 from vastd.core.job import JobState
 from vastd.core.rental import Phase, Trigger
+from vastd.effects.attend import _note
+from vastd.jobs.port import BoxJobState, JobSnapshot
+from vastd.pulse import status_text
 from vastd.simulator.faults import FaultKind
 
 pytestmark = pytest.mark.sim
@@ -180,6 +183,7 @@ async def test_our_own_network_down_freezes_silence_and_is_said_once(
         assert isinstance(lost, ev.NetworkLost)
         assert cut_at <= lost.since <= lost.at <= cut_at + 180
         assert "your own network seems down since" in story.tell(lost).text
+        assert "your own network seems down since" in status_text(daemon.shell)
         assert daemon.shell.observed.world.network_down_since == lost.since
         assert first(daemon).warned == frozenset()
         await trio.sleep(200)
@@ -235,3 +239,22 @@ async def test_vast_alone_not_answering_is_not_our_network(
 
         assert told(daemon, ev.NetworkLost) == []
         assert "listing_stale" in first(daemon).warned
+
+
+@pytest.mark.parametrize("off_s", [-3600.0, -150.0, 0.0, 150.0, 3600.0, -EPOCH])
+async def test_a_machine_whose_clock_is_wrong_has_heartbeats_of_the_right_age(
+    autojump_clock: MockClock, lab: Lab, off_s: float
+) -> None:
+    """Its age on the machine's own clock counts (WAT-05), not the instants it tells."""
+    async with lab.boot() as daemon:
+        rental = await running(lab, daemon, *LONG)
+        theirs = lab.true_time() + off_s
+        beat = JobSnapshot(
+            state=BoxJobState.RUNNING, box_clock=theirs, box_heartbeat_at=theirs - 40.0, log_bytes=0
+        )
+
+        _note(daemon.shell, rental.rental_id, beat)
+
+        seen = daemon.shell.observed.world.of(rental.rental_id).beat
+        assert seen is not None
+        assert seen.at == pytest.approx(daemon.shell.wall_clock() - 40.0, abs=1e-6)
