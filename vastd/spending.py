@@ -15,6 +15,7 @@ from msgspec import structs
 from vastd.config.settings import BudgetTable
 from vastd.core import credit
 from vastd.core import events as ev
+from vastd.core.budget_floor import too_small
 from vastd.core.credit import CreditLook
 from vastd.core.job import Job
 from vastd.core.money import Micros
@@ -35,7 +36,7 @@ from vastd.core.spending import (
     uses,
     worst,
 )
-from vastd.errors import CapReached, StoreError
+from vastd.errors import BudgetExceeded, CapReached, StoreError
 from vastd.shell import Choice, Shell
 
 _log = logging.getLogger(__name__)
@@ -49,8 +50,12 @@ def admit(
     `job` waits for it between two machines: only those that wait longer come before it.
 
     Raises:
+        BudgetExceeded: its own budget would end it as soon as it is there.
         CapReached: a cap has no room for it; the error says what would help.
     """
+    if (small := too_small(planned, shell.limits, shell.wall_clock())) is not None:
+        why, hint = small
+        raise BudgetExceeded(f"nothing was rented: {why}", hint=hint)
     found = verdict(shell, planned, job)
     use = worst([use for use in found if not use.fits])
     if use is not None:
@@ -64,7 +69,7 @@ def admit_start(shell: Shell, stopped: Rental) -> None:
     estimate it was rented with is used up.
 
     Raises:
-        CapReached: a cap has no room for it.
+        BudgetExceeded, CapReached: as `admit`.
     """
     admit(shell, structs.replace(stopped, phase=Phase.READY, estimated_hours=None, ending=None))
 

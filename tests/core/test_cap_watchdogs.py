@@ -56,7 +56,8 @@ def test_the_day_cap_warns_once_then_ends_every_machine_before_it_is_overrun() -
         ("r2", Trigger.BUDGET),
     ]
     assert (
-        "the cap of one day is used up: $0.98 of $1.00 spent (per_day_usd), the rest" in due[0].why
+        "the cap of one day is used up: $0.98 of $1.00 spent (per_day_usd), and $0.0220 is kept "
+        "for what still bills" in due[0].why
     )
 
 

@@ -39,7 +39,11 @@ def cap_warn(watch: Watch) -> Alarm | None:
     if found is None:
         return None
     at, pace = found
-    why = f"spending reaches {percent:.0f} % of {WORDS[pace.cap]}: {pace.text}"
+    # Not what is spent alone: what it takes to end everything belongs to it.
+    why = (
+        f"spending and winding down reach {percent:.0f} % of {WORDS[pace.cap]}: {pace.text}, "
+        f"{show(pace.kept_back)} to wind down"
+    )
     if pace.project is not None:
         why += f", {pace.project}"
     return Alarm(
@@ -76,7 +80,8 @@ CAP_DOGS: Final = (
     Watchdog(
         name="cap_warn",
         check=cap_warn,
-        watches="what all machines spent this day, month and on this project (UTC)",
+        watches="what all machines spent this day, month and on this project (UTC), plus the "
+        "cost of winding them down",
         limit=lambda w: f"{w.limits.warn_percent:.0f} % of {_limits_text(w)}",
         action="warn, once per cap and window",
     ),

@@ -77,7 +77,10 @@ class Pace(Struct, frozen=True, kw_only=True):
     @property
     def used_up(self) -> str:
         """Why nothing more may be spent."""
-        return f"{WORDS[self.cap]} is used up: {self.text}, the rest pays for what ends"
+        rest = (
+            f", and {show(self.kept_back)} is kept for what still bills" if self.kept_back else ""
+        )
+        return f"{WORDS[self.cap]} is used up: {self.text}{rest}"
 
 
 def paces(rentals: Sequence[Rental], past: Past, limits: Limits, now: float) -> tuple[Pace, ...]:

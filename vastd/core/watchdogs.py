@@ -18,6 +18,7 @@ from vastd.core.alarms import Action, Alarm, Watch, Watchdog, end, warn
 from vastd.core.boot_watchdogs import BOOT_DOGS
 from vastd.core.limits import COLLECT_TRIES
 from vastd.core.rental import Phase, Policy, Trigger
+from vastd.core.spending import wind_down_s
 
 _LIVE: Final = frozenset(
     {Phase.BOOTING, Phase.VERIFYING, Phase.READY, Phase.BUSY, Phase.COLLECTING, Phase.STOPPED}
@@ -54,14 +55,18 @@ def budget_warn(watch: Watch) -> Alarm | None:
     """Warn when spending, carried on to the wind-down, passes a share of the cap."""
     share = watch.limits.warn_percent / 100
     at = _spent_at(watch, share)
-    why = f"spending reaches {watch.limits.warn_percent:.0f} % of its budget"
+    percent = f"{watch.limits.warn_percent:.0f} %"
+    why = (
+        f"what it cost and its winding down ({_reserve_text(watch)}) reach {percent} of its budget"
+    )
     return None if at is None else warn(watch, "budget_warn", at, why)
 
 
 def budget(watch: Watch) -> Alarm | None:
     """End the rental in time for its whole cost to stay within the budget."""
     at = _spent_at(watch, 1.0)
-    return None if at is None else end(watch, at, Trigger.BUDGET, "its budget is used up")
+    why = f"its budget is used up: {_reserve_text(watch)} of {_budget_text(watch)} pays for its end"
+    return None if at is None else end(watch, at, Trigger.BUDGET, why)
 
 
 def _spent_at(watch: Watch, share: float) -> float | None:
@@ -73,15 +78,25 @@ def _spent_at(watch: Watch, share: float) -> float | None:
     rental = watch.rental
     if rental.policy.budget is None or rental.phase not in _LIVE or not rental.rates:
         return None
-    wind_down_s = rental.policy.grace_s + watch.limits.list_interval_busy_s + watch.limits.settle_s
     now_rate = billing.rate(rental)
-    stopped = rental.phase is Phase.STOPPED
-    reserve = money.for_seconds(now_rate if stopped else billing.expected_rate(rental), wind_down_s)
+    reserve = _reserve(watch)
     since = rental.rates[-1].since
     left = rental.policy.budget * share - billing.cost(rental, since) - reserve
     if left <= 0:
         return since
     return since + left / now_rate * 3600 if now_rate > 0 else None
+
+
+def _reserve(watch: Watch) -> money.Micros:
+    """Return what winding the machine down costs."""
+    rental = watch.rental
+    stopped = rental.phase is Phase.STOPPED
+    rate = billing.rate(rental) if stopped else billing.expected_rate(rental)
+    return money.for_seconds(rate, wind_down_s(rental, watch.limits))
+
+
+def _reserve_text(watch: Watch) -> str:
+    return money.show(_reserve(watch))
 
 
 def max_runtime(watch: Watch) -> Alarm | None:
