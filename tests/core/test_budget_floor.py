@@ -9,7 +9,7 @@ from msgspec import structs
 
 from support.builders import LIMITS, RATE, T0, a_rental, a_watch
 from support.offer_builders import an_offer
-from vastd.core import cap_watchdogs, watchdogs
+from vastd.core import every_watchdog, watchdogs
 from vastd.core.alarms import End, Warn
 from vastd.core.budget_floor import smallest, too_small
 from vastd.core.money import Micros, from_usd
@@ -87,7 +87,7 @@ def test_what_a_budget_warning_and_its_end_say_is_what_is_measured() -> None:
     ends = [
         action
         for at in (T0 + 700, T0 + 900)
-        for action in watchdogs.check([a_watch(rental)], at, cap_watchdogs.ALL)[0]
+        for action in watchdogs.check([a_watch(rental)], at, every_watchdog.ALL)[0]
     ]
 
     assert [(type(a), a.why) for a in ends if isinstance(a, Warn | End)] == [

@@ -57,6 +57,41 @@ def test_two_listings_prove_the_end_and_the_first_begins_after_the_settle_time()
     assert account.rental.phase is Phase.GONE
 
 
+@pytest.mark.parametrize(
+    ("accepted", "listings", "until"),
+    [
+        (True, ((20, False),), 21.0),  # the end of the first listing without it
+        (True, ((5, True), (20, False), (25, False)), 21.0),
+        (True, ((5, False), (10, True), (20, False)), 21.0),  # it flickered, and billed on
+        (True, ((20, False), (35, True)), 41.0),  # it was still there
+        (True, ((-5, False), (5, True)), 41.0),  # from before the destroy
+        (True, ((-5, False),), 41.0),
+        (True, (), 41.0),
+        (False, ((20, False),), 43.0),  # nobody said that it ends: only the proof counts
+    ],
+)
+def test_a_bill_ends_with_the_first_listing_without_it_once_its_end_was_accepted_and_proven(
+    accepted: bool, listings: tuple[tuple[float, bool], ...], until: float
+) -> None:
+    account = Account(a_rental(Phase.DESTROYING, destroy_tried_at=T0, destroy_accepted=accepted))
+    for at, there in listings:
+        account.list(at, *((a_row(),) if there else ()))
+
+    account.list(40.0)
+    assert account.list(42.0) == ["found_absent"]
+
+    assert account.rental.rates[-1] == RateSegment(T0 + until, Micros(0))
+    assert account.rental.ended_at == T0 + 43
+
+
+def test_the_bill_of_a_machine_that_vanished_ends_with_the_proof() -> None:
+    account = Account(a_rental(Phase.BUSY))
+    for at in (100, 120, 140):
+        account.list(at)
+
+    assert account.rental.rates[-1] == RateSegment(T0 + 141, Micros(0))
+
+
 @pytest.mark.parametrize("phase", [Phase.BOOTING, Phase.VERIFYING, Phase.READY, Phase.BUSY,
                                    Phase.COLLECTING, Phase.STOPPED])  # fmt: skip
 def test_a_machine_nobody_ended_needs_three_listings(phase: Phase) -> None:

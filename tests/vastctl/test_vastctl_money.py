@@ -64,17 +64,18 @@ def test_cost_prints_the_days_and_how_it_goes_on(vastctl: Callable[..., Any], da
     assert (
         ran.out
         == """\
-DAY (UTC)   MACHINES  HOURS  GPU-HOURS   COST  STORAGE   WASTED
-2026-11-29         1   10.0       20.0  $5.00  $0.0500    $0.00
-2026-11-30         2   10.0       20.0  $1.20  $0.0500  $0.2000
-in all             3   15.2       30.5  $6.20  $0.1000  $0.2000
+DAY (UTC)        MACHINES  HOURS  GPU-HOURS   COST  STORAGE   WASTED
+2026-11-29              1   10.0       20.0  $5.00  $0.0500    $0.00
+2026-11-30              2   10.0       20.0  $1.20  $0.0500  $0.2000
+in all, at most         3   15.2       30.5  $6.20  $0.1000  $0.2000
 spent on: run $6.00; stopped, storage $0.1000; idle, no job $0.0900; loading $0.0100
-of that $1.20 on machines that still bill
+of that $1.20 on machines that may still bill
 now: $0.600/h, $3.00 reserved until the machines end
 credit: $42.50, lasts for what runs now
 today's cap: $1.20 spent of $25.00, not reached at this rate
 """
     )
+    assert "the dearer side counts; traffic is not in it" in ran.err
     assert daemon.asked("cost.report") == [{}]
 
 

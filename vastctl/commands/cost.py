@@ -56,6 +56,11 @@ def run(ctx: Context) -> int:
         return 0
     report = ctx.client.view(cost.REPORT, body)
     _print(ctx, _table(ctx, report))
+    if report.rows:
+        ctx.screen.note(
+            "at most: when a machine began or ceased to bill is known to within two listings, and "
+            "the dearer side counts; traffic is not in it"
+        )
     if report.dropped_usd and report.dropped_before is not None:
         ctx.screen.note(
             f"beside it {words.money(report.dropped_usd)} by machines whose records from before "
@@ -77,7 +82,7 @@ def _table(ctx: Context, report: CostReportView) -> list[str]:
     rows = [_row(row) for row in report.rows]
     rows.append(
         (
-            "in all",
+            "in all, at most",
             str(report.rentals),
             f"{report.hours:.1f}",
             f"{report.gpu_hours:.1f}",
@@ -94,7 +99,7 @@ def _table(ctx: Context, report: CostReportView) -> list[str]:
         parts = [f"{words.kind(kind)} {words.money(usd)}" for kind, usd in spent if usd]
         lines.append(f"spent on: {'; '.join(parts)}")
     if report.accrued_usd:
-        lines.append(f"of that {words.money(report.accrued_usd)} on machines that still bill")
+        lines.append(f"of that {words.money(report.accrued_usd)} on machines that may still bill")
     return lines
 
 

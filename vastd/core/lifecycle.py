@@ -34,7 +34,9 @@ def evolve(rental: Rental | None, event: ev.RentalEvent) -> Rental:
             after, phase=phase, phase_since=event.at, phases=(*after.phases, (phase, event.at))
         )
         if phase is Phase.GONE:
-            after = structs.replace(after, ended_at=event.at, rates=_closed(after.rates, event.at))
+            until = event.billed_until if isinstance(event, ev.FoundAbsent) else None
+            closed = _closed(after.rates, event.at if until is None else until)
+            after = structs.replace(after, ended_at=event.at, rates=closed)
     return after
 
 

@@ -38,6 +38,9 @@ class Sighting(Struct, frozen=True, kw_only=True):
     readings: int = 0  # consecutive listings with the same status
     absences: int = 0  # consecutive complete listings, begun late enough, without it
     absent_since: float | None = None  # begin of the first of them
+    # End of the first of the consecutive listings, begun after the last create or destroy, without
+    # it. Too early for a proof; once there is one, it bounds the bill.
+    missed_at: float | None = None
     status_moved_at: float | None = None  # `status` or `status_msg` changed last
     reached_at: float | None = None  # SSH answered last
     unreachable_since: float | None = None

@@ -70,7 +70,9 @@ def diff(
     for rental in rentals.values():
         before = world.of(rental.rental_id)
         row = mine.get(rental.rental_id)
-        seen = _seen(before, row, begun_at) if row else _unseen(before, rental, begun_at, limits)
+        seen = (
+            _seen(before, row, begun_at) if row else _unseen(before, rental, begun_at, now, limits)
+        )
         found = (
             _present(rental, before, seen, row, begun_at, now, told)
             if row
@@ -140,6 +142,7 @@ def _seen(before: Sighting, row: Instance, begun_at: float) -> Sighting:
         readings=before.readings + 1 if same else 1,
         absences=0,
         absent_since=None,
+        missed_at=None,
         status_moved_at=begun_at if moved else before.status_moved_at,
         gpu_util=row.gpu_util if row.gpu_util is not None else before.gpu_util,
         quiet_since=quiet,
@@ -147,10 +150,16 @@ def _seen(before: Sighting, row: Instance, begun_at: float) -> Sighting:
     )
 
 
-def _unseen(before: Sighting, rental: Rental, begun_at: float, limits: Limits) -> Sighting:
+def _unseen(
+    before: Sighting, rental: Rental, begun_at: float, now: float, limits: Limits
+) -> Sighting:
     touched = rental.last_touch_at
     if touched is None:
         return structs.replace(before, observed_at=begun_at)
+    missed = before.missed_at if (before.missed_at or 0.0) >= touched else None
+    if missed is None and begun_at >= touched:
+        missed = now
+    before = structs.replace(before, missed_at=missed)
     if begun_at < touched + limits.settle_s:
         return structs.replace(before, observed_at=begun_at, absences=0, absent_since=None)
     # An absence from before a destroy (or from before the settle time was over) proves nothing
@@ -181,7 +190,15 @@ def _absent(rental: Rental, seen: Sighting, begun_at: float, now: float) -> list
     if enough is None or seen.absences < enough:
         return []
     proof = f"{seen.absences} complete listings, the last begun at {shown(begun_at)}, without it"
-    absent = ev.FoundAbsent(rental_id=rental.rental_id, at=now, proof=proof)
+    # Vast accepted its end, and no listing since showed it: the first of them bounds the bill.
+    # What went without our doing is billed until the proof, because one reading may be wrong.
+    asked = rental.phase is Phase.DESTROYING and rental.destroy_accepted
+    absent = ev.FoundAbsent(
+        rental_id=rental.rental_id,
+        at=now,
+        proof=proof,
+        billed_until=seen.missed_at if asked else None,
+    )
     lease = lease_ran_out(rental, now)
     if lease is None or rental.ending is not None:
         return [absent]

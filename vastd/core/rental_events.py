@@ -190,6 +190,7 @@ class FoundAbsent(RentalEvent, frozen=True, kw_only=True, tag="found_absent"):
     """Complete listings prove that no such instance exists (I3)."""
 
     proof: str
+    billed_until: float | None = None  # it had ended by then; None: that is known since `at`
 
 
 class Resurfaced(RentalEvent, frozen=True, kw_only=True, tag="resurfaced"):
