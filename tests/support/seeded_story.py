@@ -551,7 +551,9 @@ class Story:
             if billed > allowed:
                 self._fail(f"{billed} was billed over the cap of {cap} of {project or 'the day'}")
         for event in self.planned:
-            if bool(event.gate) != (caps != Caps()):
+            # The credit of the account is looked at beside the caps, once it is known.
+            gated = any(use.cap is not spending.Cap.CREDIT for use in event.gate)
+            if gated != (caps != Caps()):
                 self._fail(f"{event.rental_id} was planned without the gate")
 
     def _blind_s(self, rental: Rental) -> float:
