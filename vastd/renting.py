@@ -1,7 +1,7 @@
 """From a choice to a planned rental: names, labels, and what forbids renting now."""
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -101,19 +101,23 @@ def known_now(shell: Shell, job: Job | None = None) -> Known:
 async def choose_free(
     shell: Shell,
     choose: Callable[[Known], Awaitable[_T]],
+    choices_of: Callable[[_T], Sequence[_T]],
     offer_of: Callable[[_T], Offer],
     job: Job | None = None,
 ) -> _T:
     """Choose until the offer is one that nobody else took while the market was asked: two who
-    choose at once must not rent the same.
+    choose at once must not rent the same. `choices_of` are the next best of one search: searches
+    are rationed.
 
     Raises:
         NoOffers: nothing fits, or others were always faster.
     """
     for _ in range(CHOICES):
         found = await choose(known_now(shell, job))
-        if offer_of(found).offer_id not in being_rented(shell.ledger.rentals):
-            return found
+        taken = being_rented(shell.ledger.rentals)
+        for one in choices_of(found):
+            if offer_of(one).offer_id not in taken:
+                return one
     raise NoOffers(
         f"{CHOICES} choices in a row were rented by other runs meanwhile",
         hint="try again in a moment",

@@ -171,7 +171,7 @@ async def test_a_machine_that_cannot_serve_is_ended_and_another_one_rented(
         assert_succeeded_on_the_second_machine(lab, daemon, cause)
         failed = first(daemon)
         assert Phase.READY not in dict(failed.phases)
-        if cause is Trigger.SSH_FAILED:
+        if kind is MachineFaultKind.SSH_REFUSED:
             verifying = dict(failed.phases)[Phase.VERIFYING] - EPOCH
             assert 300 <= at_of(daemon, ev.EndDecided, failed) - verifying < 335
 
@@ -182,9 +182,9 @@ async def test_a_silent_machine_is_tried_quickly_at_first_and_at_the_set_spacing
     tried: list[float] = []
     look = verifying.look
 
-    async def noted(shell: Shell, rental: Rental, *, armed: bool) -> BoxFacts:
+    async def noted(shell: Shell, rental: Rental, *, armed: bool, new: bool = False) -> BoxFacts:
         tried.append(trio.current_time())
-        return await look(shell, rental, armed=armed)
+        return await look(shell, rental, armed=armed, new=new)
 
     monkeypatch.setattr(verifying, "look", noted)
     lab.market.afflict(MachineFault(kind=MachineFaultKind.SSH_REFUSED))

@@ -14,6 +14,7 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
 import trio
+from msgspec import structs
 
 from vastd import clocks
 from vastd.clocks import Clock, newest_instant
@@ -230,8 +231,12 @@ class Lab:
         ]
         if not fitting:
             raise NoOffers("no offer fits")
-        best = min(fitting, key=lambda o: (o.dph, o.offer_id))
-        return Choice(offer=best, image="sim/image", disk_gb=needs.disk_gb or 50.0, hours=1.0)
+        disk_gb, image = needs.disk_gb or 50.0, needs.image or "sim/image"
+        best, *others = (
+            Choice(offer=o, image=image, disk_gb=disk_gb, hours=1.0)
+            for o in sorted(fitting, key=lambda o: (o.dph, o.offer_id))[:5]
+        )
+        return structs.replace(best, others=tuple(others))
 
     @asynccontextmanager
     async def boot(self) -> AsyncIterator[Daemon]:

@@ -21,6 +21,7 @@ from vastd.core.rental import Blame, Phase, Rental, Trigger
 from vastd.core.statuses import Reading, reading
 from vastd.core.stopped import Account, out_of_credit
 
+DISK_SHARE: Final = 0.95  # guess: GB against GiB is 7 %, rounding less
 SAID_CHARS: Final = 300  # guess: enough of a Docker error to search the web for
 
 
@@ -162,6 +163,8 @@ def judge(
         return Fault(trigger=Trigger.BOOT_FAILED, blame=Blame.RUN, why=why)
     if is_outbid(rental, row):
         return Fault(trigger=Trigger.OUTBID, blame=Blame.NOBODY, why=_outbid(rental, row, said))
+    if (small := _small_disk(rental, row)) is not None:
+        return Fault(trigger=Trigger.HARDWARE_MISMATCH, blame=Blame.HOST, why=small)
     if not fails:
         return None
     if row.status in (InstanceStatus.EXITED, InstanceStatus.OFFLINE, InstanceStatus.UNKNOWN):
@@ -170,6 +173,13 @@ def judge(
     # Somebody else, or Vast for want of credit, may have stopped it: that is no host's fault.
     why = f"it was stopped before it could be used: {said or row.status or 'no message'}"
     return Fault(trigger=Trigger.BOOT_FAILED, blame=Blame.NOBODY, why=why)
+
+
+def _small_disk(rental: Rental, row: Instance) -> str | None:
+    have, ordered = row.disk_space_gb, rental.order.disk_gb
+    if have is None or have <= 0 or have >= ordered * DISK_SHARE:  # Vast says -1 for unknown
+        return None
+    return f"ordered {ordered:g} GB of disk, got {have:g} GB"
 
 
 def _outbid(rental: Rental, row: Instance, said: str) -> str:

@@ -150,7 +150,8 @@ def learn(
 def _told(held: Host, event: ev.Event, before: Rental, after: Rental) -> Host:
     if before.instance_id is None and after.instance_id is not None:
         held = _rented(held, event.at, after)
-    if after.phase is Phase.GONE and before.phase is not Phase.GONE and after.ending is not None:
+    ended = after.phase is Phase.GONE and before.phase is not Phase.GONE
+    if ended and after.ending is not None and after.instance_id is not None:
         held = structs.replace(held, death=_death(after, after.ending, event.at))
     match event:
         case ev.InstanceRunning(at=at) if before.create_sent_at is not None:

@@ -61,8 +61,8 @@ def _with_fields(rental: Rental, event: ev.RentalEvent) -> Rental:
             )
         case ev.InstanceRunning(at=at):
             return structs.replace(rental, running_at=at)
-        case ev.KeyAttached():
-            return structs.replace(rental, key_attached=True)
+        case ev.KeyAttached(at=at):
+            return structs.replace(rental, key_attached=True, key_attached_at=at)
         case ev.BecameReady(at=at, route=route):
             return structs.replace(
                 rental, ready_at=rental.ready_at or at, route=route, start_asked_at=None

@@ -197,6 +197,7 @@ class Rental(Struct, frozen=True, kw_only=True):
     warned: frozenset[str] = frozenset()  # watchdogs whose warning was given
     route: str | None = None  # which way SSH was proven: direct or proxy
     key_attached: bool = False
+    key_attached_at: float | None = None  # None also on records of an older vastd
     refused_for_all: bool = False  # every other offer would be refused for the same reason
     offer_gone: bool = False  # its offer was not on the market any more
     collect_failures: int = 0

@@ -127,6 +127,7 @@ async def _plan(shell: Shell, job_id: str) -> None:
     choice = await choose_free(
         shell,
         lambda known: shell.choose(job.needs, known, policy.budget),
+        lambda found: (found, *found.others),
         lambda found: found.offer,
         job,
     )

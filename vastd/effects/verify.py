@@ -6,29 +6,29 @@ from typing import Final
 import trio
 
 from vastd.core import events as ev
-from vastd.core.rental import Phase, Rental, Trigger
+from vastd.core.refused_doors import whose_fault
+from vastd.core.rental import Blame, Phase, Rental, Trigger
+from vastd.effects.hardware import check_gpus, check_new
 from vastd.effects.lease import hold
 from vastd.errors import (
     GuardNotArmed,
     HardwareMismatch,
     ProviderError,
     SshAuthRejected,
+    SshClosed,
     SshError,
+    SshRefused,
 )
-from vastd.jobs.port import BoxFacts, BoxTarget
+from vastd.jobs.port import BoxFacts, BoxTarget, Route
 from vastd.shell import Shell
 
 _log = logging.getLogger(__name__)
-
-# A card reports slightly less than its nominal size: 24,564 MiB is a "24 GB" card, and Vast
-# counts MB of 1000 (REQUIREMENTS SRC-10). Anything above this share is the same card.
-_VRAM_SHARE: Final = 0.94  # guess, from published nvidia-smi totals of 23,028 to 24,576 MiB
-
 
 # sshd comes up seconds after Vast says "running", while the machine bills: a refusal costs nobody
 # anything, so the first tries follow quickly, each after twice as long as the one before.
 FIRST_RETRY_S: Final = 0.25  # guess
 ATTACH_S: Final = 5.0  # REQUIREMENTS SSH-07: "wait a few seconds" after attaching a key
+KEY_S: Final = 60.0  # guess: a key that is not accepted a minute later never will be
 
 
 async def verify(shell: Shell, rental_id: str) -> None:
@@ -40,7 +40,7 @@ async def verify(shell: Shell, rental_id: str) -> None:
     while True:
         rental = shell.ledger.rental(rental_id)
         try:
-            facts = await look(shell, rental, armed=shell.limits.lease.required)
+            facts = await look(shell, rental, armed=shell.limits.lease.required, new=True)
         except SshAuthRejected as exc:
             if not await _attach_key(shell, rental, exc):
                 return
@@ -52,7 +52,8 @@ async def verify(shell: Shell, rental_id: str) -> None:
         except SshError as exc:
             _log.info("rental=%s not reachable yet: %s", rental_id, exc)
             if _over(shell, rental):
-                _end(shell, rental_id, Trigger.SSH_FAILED, str(exc))
+                fault, more = _judge(shell, rental, exc)
+                _end(shell, rental_id, Trigger.SSH_FAILED, f"{exc}{more}", fault)
                 return
         else:
             became_ready(shell, rental_id, facts)
@@ -61,16 +62,26 @@ async def verify(shell: Shell, rental_id: str) -> None:
         spacing_s *= 2
 
 
-async def look(shell: Shell, rental: Rental, *, armed: bool) -> BoxFacts:
+def _judge(shell: Shell, rental: Rental, exc: SshError) -> tuple[Blame | None, str]:
+    """Return whose fault it is that a machine cannot be used, and what is to be added."""
+    if isinstance(exc, (SshRefused, SshClosed)):
+        return whose_fault(rental, shell.ledger.rentals.values())
+    # Where no key of its own is given to an instance, no host is to blame.
+    return (Blame.NOBODY if isinstance(exc, GuardNotArmed) else None), ""
+
+
+async def look(shell: Shell, rental: Rental, *, armed: bool, new: bool = False) -> BoxFacts:
     """Return what the machine is, proven to be what was ordered, ready for work, and `armed`:
-    bounded in what it costs by its own guard.
+    bounded in what it costs by its own guard. On a `new` one nothing ran yet.
 
     Raises:
         SshError, HardwareMismatch: it cannot be asked or armed, or is another one.
     """
     async with shell.boxes.open(target(shell, rental)) as box:
         facts = await box.probe()
-        _check(rental, facts)
+        check_gpus(rental, facts)
+        if new:
+            check_new(rental, facts)
         await box.prepare()
         try:
             await hold(shell, rental, box)
@@ -90,60 +101,39 @@ def target(shell: Shell, rental: Rental) -> BoxTarget:
     row = shell.observed.world.of(rental.rental_id).instance
     if row is None or rental.instance_id is None:
         raise SshError(f"rental {rental.rental_id!r} has not been seen in a listing yet")
-    return BoxTarget(rental_id=rental.rental_id, instance_id=rental.instance_id, instance=row)
-
-
-def _check(rental: Rental, facts: BoxFacts) -> None:
-    offer = rental.order.offer
-    if len(facts.gpus) < offer.num_gpus:
-        raise HardwareMismatch(
-            f"rental {rental.rental_id!r} ordered {offer.num_gpus} GPUs, nvidia-smi shows "
-            f"{len(facts.gpus)}"
-        )
-    least = min(gpu.memory_mib for gpu in facts.gpus)
-    # The offer counts MB of 1000 for some hosts and MiB for others: compare with the smaller.
-    if least < offer.gpu_ram_mb * 1000 * 1000 / (1024 * 1024) * _VRAM_SHARE:
-        raise HardwareMismatch(
-            f"rental {rental.rental_id!r} ordered {offer.gpu_ram_mb} MB per GPU, "
-            f"nvidia-smi shows {least} MiB"
-        )
-    wanted = _letters(offer.gpu_name)
-    if not any(_same_model(wanted, _letters(gpu.name)) for gpu in facts.gpus):
-        raise HardwareMismatch(
-            f"rental {rental.rental_id!r} ordered {offer.gpu_name!r}, nvidia-smi shows "
-            f"{facts.gpus[0].name!r}"
-        )
-
-
-def _letters(name: str) -> list[str]:
-    return name.lower().replace("-", " ").replace("_", " ").replace("nvidia", "").split()
-
-
-def _same_model(wanted: list[str], shown: list[str]) -> bool:
-    """Compare by the word with the model number: Vast's "A100 SXM4" is nvidia-smi's
-    "A100-SXM4-80GB", its "RTX 4070S Ti" is "GeForce RTX 4070 Ti SUPER"."""
-    numbers = [word.rstrip("s") for word in wanted if any(c.isdigit() for c in word)]
-    text = "".join(shown)
-    return not numbers or numbers[0] in text
+    host = shell.ledger.hosts.get(rental.order.offer.machine_id)
+    known = host.route if host is not None else None
+    return BoxTarget(
+        rental_id=rental.rental_id,
+        instance_id=rental.instance_id,
+        instance=row,
+        first=Route(known) if known in set(Route) else None,
+    )
 
 
 async def _attach_key(shell: Shell, rental: Rental, exc: SshAuthRejected) -> bool:
-    """Attach our key once (SSH-07); return whether it is worth trying again."""
-    if rental.key_attached:
-        if _over(shell, rental):
-            _end(shell, rental.rental_id, Trigger.SSH_FAILED, str(exc))
-            return False
-        return True
-    assert rental.instance_id is not None
-    try:
-        await shell.provider.attach_ssh_key(rental.instance_id, shell.boxes.public_key())
-    except ProviderError as failure:
-        _log.warning("rental=%s attaching our key: %s", rental.rental_id, failure)
-        if _over(shell, rental):
-            _end(shell, rental.rental_id, Trigger.SSH_FAILED, f"{exc}; attaching: {failure}")
-            return False
-        return True
-    shell.ledger.commit(ev.KeyAttached(rental_id=rental.rental_id, at=shell.wall_clock()))
+    """Attach our key once (SSH-07); return whether it is worth trying again.
+
+    A key that is not accepted is nobody's fault that a day would heal: the machine is not blocked,
+    the next one is made with the key again.
+    """
+    why = f"{exc}; our key was attached"
+    if not rental.key_attached:
+        assert rental.instance_id is not None
+        try:
+            await shell.provider.attach_ssh_key(rental.instance_id, shell.boxes.public_key())
+        except ProviderError as failure:
+            _log.warning("rental=%s attaching our key: %s", rental.rental_id, failure)
+            why = f"{exc}; attaching our key: {failure}"
+        else:
+            at = shell.wall_clock()
+            shell.ledger.commit(ev.KeyAttached(rental_id=rental.rental_id, at=at))
+            return True
+    attached = rental.key_attached_at
+    enough = attached is not None and shell.wall_clock() >= attached + KEY_S
+    if _over(shell, rental) or (enough and _is_fresh(shell)):
+        _end(shell, rental.rental_id, Trigger.SSH_FAILED, why, Blame.NOBODY)
+        return False
     return True
 
 
@@ -153,16 +143,24 @@ def _over(shell: Shell, rental: Rental) -> bool:
     While listings fail or are as old as a suspend, it may be our own network (I7): nothing is
     judged before one that is fresh, nor in the first cycle after a start or a suspend.
     """
+    over_at = rental.phase_since + shell.limits.ssh_budget_s
+    return shell.wall_clock() >= over_at and _is_fresh(shell)
+
+
+def _is_fresh(shell: Shell) -> bool:
     now, world = shell.wall_clock(), shell.observed.world
     cycle_s = 2 * shell.limits.list_interval_busy_s
-    if now < max(rental.phase_since + shell.limits.ssh_budget_s, world.watching_since + cycle_s):
+    if now < world.watching_since + cycle_s:
         return False
     return world.inventory.state(now, cycle_s) == "fresh"
 
 
-def _end(shell: Shell, rental_id: str, trigger: Trigger, why: str) -> None:
+def _end(
+    shell: Shell, rental_id: str, trigger: Trigger, why: str, blame: Blame | None = None
+) -> None:
+    now = shell.wall_clock()
     shell.ledger.commit(
-        ev.EndDecided(rental_id=rental_id, at=shell.wall_clock(), trigger=trigger, why=why)
+        ev.EndDecided(rental_id=rental_id, at=now, trigger=trigger, why=why, blame=blame)
     )
 
 

@@ -164,7 +164,7 @@ class SshBoxes:
         """
         slot = self._slots.setdefault(target.instance_id, _Slot())
         async with slot.lock:
-            known = prefer(endpoints(target.instance, self._user), slot.route)
+            known = prefer(endpoints(target.instance, self._user), slot.route or target.first)
             box = slot.box
             if box is not None and not (
                 box.connection.is_open and box.connection.endpoint in known
@@ -229,5 +229,17 @@ class SshBoxes:
             link = RsyncLink(endpoint=endpoint, ssh_argv=self.ssh_argv(endpoint, instance_id))
             carrier = Carrier(shell, link, use_rsync=self._use_rsync)
             return SshBox(shell, carrier, KnownFiles(here=self._sums, there=sums))
-        rejected = [exc for exc in failures if isinstance(exc, SshAuthRejected)]
-        raise (rejected or failures)[-1]
+        raise _told(failures)
+
+
+def _told(failures: list[SshError]) -> SshError:
+    """Return what is raised when no way worked: the answer that names a cause, or else the last
+    silence; its words tell of every way that was tried."""
+    rejected = [exc for exc in failures if isinstance(exc, SshAuthRejected)]
+    chosen = (rejected or failures)[-1]
+    others = [str(exc) for exc in failures if exc is not chosen]
+    if not others:
+        return chosen
+    told = type(chosen)("; ".join([*others, str(chosen)]), hint=chosen.hint)
+    told.__cause__ = chosen
+    return told

@@ -47,6 +47,7 @@ class BoxTarget(Struct, frozen=True, kw_only=True):
     rental_id: str
     instance_id: int
     instance: Instance  # the newest row seen; endpoints are computed from it
+    first: Route | None = None  # which way worked on this machine before
 
 
 class GpuFacts(Struct, frozen=True, kw_only=True):

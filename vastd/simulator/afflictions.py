@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from vastd.core.money import Micros
 from vastd.simulator.contracts import Contract, Stage
-from vastd.simulator.faults import MachineFault, MachineFaultKind
+from vastd.simulator.faults import BOOT_SAYS, MachineFault, MachineFaultKind
 from vastd.simulator.world import World
 
 BOOT_FAULTS: Final = frozenset(
@@ -18,9 +18,27 @@ STANDING_FAULTS: Final = BOOT_FAULTS | {
     MachineFaultKind.WRONG_GPU,
     MachineFaultKind.BROKEN_GPU,
     MachineFaultKind.SSH_AUTH,
+    MachineFaultKind.LOW_VRAM,
+    MachineFaultKind.OLD_DRIVER,
+    MachineFaultKind.SMALL_DISK,
+    MachineFaultKind.DIRECT_REFUSED,
+    MachineFaultKind.ODD_STATUS,
 }
+# What befalls a machine while it boots, some seconds after it was made.
+DURING_BOOT: Final = frozenset({MachineFaultKind.OUTBID_BOOT, MachineFaultKind.VANISH_BOOT})
+DURING_BOOT_S: Final = 5.0  # guess: within the boot of every machine
+# Kinds that are one property of the machine, called as the fault is.
+FLAGS: Final = frozenset(
+    {
+        MachineFaultKind.BROKEN_GPU,
+        MachineFaultKind.LOW_VRAM,
+        MachineFaultKind.OLD_DRIVER,
+        MachineFaultKind.SMALL_DISK,
+        MachineFaultKind.DIRECT_REFUSED,
+        MachineFaultKind.ODD_STATUS,
+    }
+)
 FOR_EVER_S: Final = 1e9  # some thirty years
-BOOT_ERROR_TEXT: Final = "Error: GPU error, unable to start instance."  # VAST_API 8.2 no. 3
 OUTBID_PERCENT: Final = 150  # guess: the new going price in terms of the old bid
 
 
@@ -68,6 +86,9 @@ class Afflictions:
             self._waiting.remove(pending)
             if fault.kind in STANDING_FAULTS:
                 self._begin(contract, fault, now)
+            elif fault.kind in DURING_BOOT:
+                at = now + fault.after_s + DURING_BOOT_S
+                self._world.agenda.plan(at, partial(self._begin, contract, fault))
             else:
                 contract.on_first_run.append(partial(self._plan, contract, fault))
 
@@ -80,7 +101,7 @@ class Afflictions:
                 trouble.boot_stuck = Stage(fault.stuck_in)
                 contract.replan_boot(at)
             case MachineFaultKind.BOOT_ERROR:
-                trouble.boot_error = fault.message or BOOT_ERROR_TEXT
+                trouble.boot_error = fault.message or BOOT_SAYS["gpu_error"]
                 contract.replan_boot(at)
             case MachineFaultKind.SLOW_BOOT:
                 trouble.slow_boot = fault.factor
@@ -89,9 +110,9 @@ class Afflictions:
                 self._world.shelf.darken(contract.machine.machine_id)
                 for neighbour in self._on_machine_of(contract):
                     neighbour.lose_host(at)
-            case MachineFaultKind.VANISH:
+            case MachineFaultKind.VANISH | MachineFaultKind.VANISH_BOOT:
                 contract.vanish(at)
-            case MachineFaultKind.OUTBID:
+            case MachineFaultKind.OUTBID | MachineFaultKind.OUTBID_BOOT:
                 trouble.outbid_keeps_intent = fault.keeps_intent
                 self._raise_floor(contract)
             case MachineFaultKind.CREDIT_ZERO:
@@ -106,8 +127,8 @@ class Afflictions:
                 trouble.ssh_rejects_keys, trouble.attach_heals = True, fault.healed_by_attach
             case MachineFaultKind.DISK_FULL:
                 trouble.disk_full = True
-            case MachineFaultKind.BROKEN_GPU:
-                trouble.broken_gpu = True
+            case kind if kind in FLAGS:
+                setattr(trouble, kind, True)
         self._world.settle(at)
         if fault.for_s is not None:
             self._world.agenda.plan(at + fault.for_s, partial(self._end, contract, fault))
@@ -138,7 +159,7 @@ class Afflictions:
                 self._world.shelf.lighten(contract.machine.machine_id)
                 for neighbour in self._on_machine_of(contract):
                     neighbour.regain_host(at)
-            case MachineFaultKind.OUTBID:
+            case MachineFaultKind.OUTBID | MachineFaultKind.OUTBID_BOOT:
                 self._world.floors.pop(contract.machine.machine_id, None)
             case MachineFaultKind.WRONG_GPU:
                 trouble.wrong_gpu = None

@@ -22,7 +22,7 @@ from vastd.jobs.port import (
     ProjectSource,
     SyncReport,
 )
-from vastd.simulator import box_disk
+from vastd.simulator import box_disk, flaws
 from vastd.simulator.box_disk import PROJECT_ROOT
 from vastd.simulator.faults import Fault, FaultKind, Point
 
@@ -54,7 +54,7 @@ class SimBox:
             )
         gpu = GpuFacts(
             name=contract.trouble.wrong_gpu or machine.gpu.nvidia_name,
-            memory_mib=machine.gpu_ram_mb,
+            memory_mib=flaws.gpu_ram_mb(contract),
             memory_used_mib=3,
             util_percent=0.0,
             driver_version=machine.driver_version,
@@ -63,7 +63,7 @@ class SimBox:
             route=self._connection.endpoint.route,
             endpoint=self._connection.endpoint,
             gpus=[gpu] * contract.chunk.num_gpus,
-            cuda_version=str(machine.cuda_max_good),
+            cuda_version=str(flaws.cuda(contract)),
             toolkit_version=None,
             disk_free_bytes=self._disk_free(),
             has_rsync=True,
@@ -74,7 +74,7 @@ class SimBox:
     def _disk_free(self) -> int:
         if self._contract.trouble.disk_full:
             return 0
-        size = round(self._contract.order.disk_gb * 1_000_000_000)
+        size = round(flaws.disk_gb(self._contract) * 1_000_000_000)
         return max(0, size - self._boxes.disk(self._contract).used_bytes())
 
     async def prepare(self) -> None:

@@ -34,6 +34,7 @@ from vastd.simulator.faults import Fault, FaultKind, Faults, Point
 from vastd.simulator.guards import SimGuard
 from vastd.simulator.market import Market
 from vastd.simulator.stages import Stage
+from vastd.ssh.endpoints import endpoints, prefer
 
 T = TypeVar("T")
 
@@ -86,6 +87,7 @@ class SimBoxes:
         self._jobs: dict[tuple[int, int, str], SimJob] = {}  # by instance id, disk id, job id
         market.world.models_guards = True
         self.opened = 0  # connections made, for tests of sharing
+        self.tried: list[tuple[int, Route]] = []  # by instance id, in order of time
 
     def cut(self) -> None:
         """Let nothing reach a machine any more, for good: the daemon is dead."""
@@ -171,14 +173,17 @@ class SimBoxes:
                 raise SshRefused(f"{what}: connection refused")
 
     def _endpoint(self, target: BoxTarget, contract: Contract, what: str) -> Endpoint:
-        row = target.instance
-        if row.public_ip and row.direct_ssh_port == contract.direct_port is not None:
-            return Endpoint(
-                host=row.public_ip, port=contract.direct_port, user="root", route=Route.DIRECT
-            )
-        if row.ssh_host and row.ssh_port:
-            return Endpoint(host=row.ssh_host, port=row.ssh_port, route=Route.PROXY)
-        raise SshRefused(f"{what}: the row seen last names no address where it answers")
+        """Return the first way that leads to sshd; every try is counted in `tried`."""
+        refused = []
+        for endpoint in prefer(endpoints(target.instance), target.first):
+            self.tried.append((contract.instance_id, endpoint.route))
+            direct = endpoint.route is Route.DIRECT
+            stale = direct and endpoint.port != contract.direct_port
+            if not stale and not (direct and contract.trouble.direct_refused):
+                return endpoint
+            refused.append(endpoint.route)
+        why = f"{', '.join(refused)} refused" if refused else "the row names no address"
+        raise SshRefused(f"{what}: no way leads to it ({why})")
 
     async def travel(self, what: str) -> None:
         """Spend the time of one way to a machine.

@@ -21,6 +21,7 @@ from vastd.simulator.stages import BILLS_GPU, BILLS_NO_DISK, HOLDS_GPUS, UP, Sta
 __all__ = ["Access", "Contract", "RentOrder", "Run", "Stage", "Trouble"]
 
 BOOT_ERROR_GIVE_UP_S: Final = 420.0  # VAST_API 8.2 no. 2: intended flips after about 7 min
+ODD_STATUS: Final = "hibernating"  # no word of Vast's as far as known
 EXITED_BEFORE_LOADING_S: Final = 3.0  # VAST_API 8.2 no. 5: "stays exited for a while"; guess
 
 
@@ -163,6 +164,8 @@ class Contract:
                 return "running"
             case Stage.DESTROYING:
                 return "exited" if self.runs else None
+            case Stage.CREATED | Stage.LOADING if self.trouble.odd_status:
+                return ODD_STATUS
             case _:
                 return str(self.stage)
 

@@ -253,8 +253,35 @@ class MachineFaultKind(StrEnum):
     SSH_AUTH = "ssh_auth"
     DISK_FULL = "disk_full"
     BROKEN_GPU = "broken_gpu"  # nvidia-smi does not work
+    LOW_VRAM = "low_vram"
+    OLD_DRIVER = "old_driver"  # nvidia-smi shows a lower CUDA than the offer
+    SMALL_DISK = "small_disk"  # half of the disk that was ordered
+    DIRECT_REFUSED = "direct_refused"  # SSH answers through the proxy only
+    ODD_STATUS = "odd_status"  # it boots under a word nobody has seen
+    OUTBID_BOOT = "outbid_boot"  # outbid while it boots
+    VANISH_BOOT = "vanish_boot"  # it disappears while it boots
+
     CREDIT_ZERO = "credit_zero"  # the account's credit is used up: everything stops
     PRICE_DRIFT = "price_drift"  # its GPUs cost `factor` times as much from then on
+
+
+# What `status_msg` says when a boot fails for good, by the name one types as `boot_NAME`.
+BOOT_SAYS: Final = {
+    "gpu_error": "Error: GPU error, unable to start instance.",  # VAST_API 8.2 no. 3
+    "oci_failed": "Error response from daemon: failed to create task for container: OCI runtime "
+    "create failed: runc create failed: unable to start container process",
+    "cuda_too_old": "Error response from daemon: nvidia-container-cli: requirement error: "
+    "unsatisfied condition: cuda>=12.8, please update your driver to a newer version",
+    "no_space": "failed to register layer: write /usr/lib/libtorch.so: no space left on device",
+    "rate_limit": "Error response from daemon: toomanyrequests: You have reached your pull rate "
+    "limit. You may increase the limit by authenticating and upgrading",
+    "no_network": 'Error response from daemon: Get "https://registry-1.docker.io/v2/": net/http: '
+    "request canceled while waiting for connection (Client.Timeout exceeded)",
+    "no_image": "Error response from daemon: manifest for lab/train:1 not found: manifest unknown",
+    "no_access": "Error response from daemon: pull access denied for lab/train, repository does "
+    "not exist or may require 'docker login'",
+    "unauthorized": "Error response from daemon: Head: unauthorized: incorrect username or password",
+}
 
 
 class MachineFault(Struct, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ a port number as a string, addresses that may end in a newline.
 
 from vastd.core.market import Instance, Offer
 from vastd.core.money import Micros, from_usd, to_usd
+from vastd.simulator import flaws
 from vastd.simulator.contracts import Contract
 from vastd.simulator.machines import Chunk, Machine, disk_micros_h
 from vastd.simulator.stages import BILLS_GPU, Stage
@@ -310,9 +311,9 @@ def _telemetry_fields(contract: Contract, now: float) -> Row:
         "mem_usage": 2.4 if contract.is_up else None,
         "mem_limit": round(contract.machine.cpu_ram_mb / 1_000, 1),
         "vmem_usage": 0.0,
-        "disk_space": contract.order.disk_gb,
+        "disk_space": flaws.disk_gb(contract),
         "disk_usage": 3.1 if contract.is_up else -1,
-        "disk_util": round(3.1 / contract.order.disk_gb, 4) if contract.is_up else -1,
+        "disk_util": round(3.1 / flaws.disk_gb(contract), 4) if contract.is_up else -1,
     }
 
 

@@ -148,6 +148,7 @@ async def _onto_new(ctx: Context, job: Job) -> wire.JobSubmitView:
     choice, option = await choose_free(
         shell,
         lambda known: ctx.planner.choose(job.needs, known, job.policy.budget, job.project),
+        lambda found: [found],
         lambda found: found[0].offer,
     )
     require_renting(shell)  # the search took time

@@ -40,6 +40,7 @@ async def create(ctx: Context, params: wire.RentalCreateParams) -> wire.RentalVi
     choice, _ = await choose_free(
         shell,
         lambda known: ctx.planner.choose(needs, known, policy.budget, params.project),
+        lambda found: [found],
         lambda found: found[0].offer,
     )
     require_renting(shell)  # the search took time

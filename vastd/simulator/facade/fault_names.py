@@ -5,9 +5,17 @@ from typing import Final
 from msgspec import Struct
 
 from vastd.errors import InvalidRequest
-from vastd.simulator.faults import Fault, FaultKind, MachineFault, MachineFaultKind, Point
+from vastd.simulator.faults import (
+    BOOT_SAYS,
+    Fault,
+    FaultKind,
+    MachineFault,
+    MachineFaultKind,
+    Point,
+)
 
 LOGIN_TMUX: Final = "commands_in_tmux"
+BOOT: Final = "boot_"  # in front of a name of `BOOT_SAYS`
 ANY_CALL: Final = "provider.*"
 # Where a kind strikes when only the kind is named.
 USUAL_POINT: Final = {
@@ -44,6 +52,9 @@ def parse_fault(name: str) -> NamedFault:
         return NamedFault(login_tmux=True)
     if name in {*MachineFaultKind}:
         return NamedFault(machine=MachineFault(kind=MachineFaultKind(name)))
+    if name.removeprefix(BOOT) in BOOT_SAYS and name.startswith(BOOT):
+        said = BOOT_SAYS[name.removeprefix(BOOT)]
+        return NamedFault(machine=MachineFault(kind=MachineFaultKind.BOOT_ERROR, message=said))
     point, _, rest = name.rpartition(":")
     word, times = rest, 1
     head, _, count = rest.rpartition("x")
@@ -61,4 +72,5 @@ def parse_fault(name: str) -> NamedFault:
 
 def fault_names() -> list[str]:
     """Return every short name, sorted."""
-    return sorted({LOGIN_TMUX, *map(str, MachineFaultKind), *map(str, FaultKind)})
+    boots = {f"{BOOT}{name}" for name in BOOT_SAYS}
+    return sorted({LOGIN_TMUX, *boots, *map(str, MachineFaultKind), *map(str, FaultKind)})

@@ -210,7 +210,7 @@ class Fleet:
                 sftp_program=sftp_program(host.tools_inside),
                 refuses=functools.partial(self._refuses, contract.instance_id),
             )
-            async with open_sshd(facts, host.sockets) as sshd:
+            async with open_sshd(facts, host.answering) as sshd:
                 host.sshd = sshd
                 self.poke()
                 try:

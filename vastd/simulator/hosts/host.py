@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from vastd.simulator import flaws
 from vastd.simulator.contracts import Access, Contract
 from vastd.simulator.hosts.image import TOOLS_DIR, GpuSetup, InstanceDisk, build_disk, write_tools
 from vastd.simulator.hosts.processes import wait_for_exit
@@ -58,6 +59,11 @@ class Host:
             ssh_host=LOOPBACK,
             ssh_port=proxy.getsockname()[1] - shift,
         )
+
+    @property
+    def answering(self) -> list[socket.socket]:
+        """The ports at which sshd shall answer: the proxy's, and the direct one unless it refuses."""
+        return self.sockets[:1] if self.contract.trouble.direct_refused else self.sockets
 
     def release(self) -> None:
         """Give the ports back."""
@@ -120,9 +126,9 @@ def gpu_setup(contract: Contract) -> GpuSetup:
     return GpuSetup(
         name=trouble.wrong_gpu or machine.gpu.nvidia_name,
         count=contract.chunk.num_gpus,
-        memory_mib=machine.gpu_ram_mb,
+        memory_mib=flaws.gpu_ram_mb(contract),
         driver_version=machine.driver_version,
-        cuda_version=f"{machine.cuda_max_good:.1f}",
+        cuda_version=f"{flaws.cuda(contract):.1f}",
         compute_cap=machine.gpu.compute_cap,
         power_w=machine.gpu.max_power_w,
         error=BROKEN_GPU_TEXT if trouble.broken_gpu else "",
