@@ -518,5 +518,7 @@ async def test_a_kill_between_a_failed_attempt_and_the_next_loses_neither_block_
         await daemon.until(lambda: bool(attempts(daemon) and attempts(daemon)[0].reason),
                            within_s=HOUR)  # fmt: skip
         daemon.kill()
+        recorded = attempts(daemon)[0]
     async with lab.boot() as daemon:
         await the_next_serves(lab, daemon, Trigger.BOOT_FAILED, Blame.HOST, block=True)
+        assert attempts(daemon)[0] == recorded
