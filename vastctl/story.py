@@ -140,10 +140,19 @@ def _tell_results(screen: Screen, job: JobView) -> None:
         screen.step(
             "info", f"results in {job.results_dir}: {files}, {words.size(job.collected_bytes or 0)}"
         )
+        if job.collected_earlier:
+            screen.step("warning", not_its_own(job))
     elif job.collected is False:
         screen.step("error", uncollected(job))
     if job.missing:
         screen.step("warning", f"declared but not found: {', '.join(job.missing)}")
+
+
+def not_its_own(job: JobView) -> str:
+    """Return that some of the files were there before the job began."""
+    count = job.collected_earlier
+    many = f"{count} of them are" if count > 1 else "one of them is"
+    return f"{many} older than the job: left by an earlier one, or copied there with an old date"
 
 
 def uncollected(job: JobView) -> str:

@@ -91,6 +91,26 @@ async def test_outputs_that_do_not_exist_are_listed_as_they_were_declared(tmp_pa
     assert sorted(file.path for file in report.files) == ["ckpt/last.pt", "logs/j-1.log"]
 
 
+@pytest.mark.parametrize(
+    ("began", "earlier"),
+    [("1800000000", 2), ("1700000001", 1), ("1700000000", 0), ("", 0), ("x", 0)],
+)
+async def test_files_from_before_the_job_are_counted_as_not_its_own(
+    tmp_path: Path, began: str, earlier: int
+) -> None:
+    async with a_box(tmp_path, "rsync") as (sshd, box):
+        remote_tree(sshd, {"project/results/a": "a", "project/results/b": "b", "logs/j-1.log": "l"})
+        for n, name in enumerate(("project/results/a", "project/results/b")):
+            os.utime(sshd.workspace / name, (1_700_000_000 + n, 1_700_000_000 + n))
+        os.utime(sshd.workspace / "logs/j-1.log", (1_900_000_000, 1_900_000_000))
+        if began:
+            remote_tree(sshd, {".vastd/jobs/j-1/started_at": f"{began}\n"})
+
+        report = await box.collect(order(tmp_path / "out", "results/", "*.log"), silent)
+
+    assert (len(report.files), report.earlier) == (3, earlier)
+
+
 async def test_nothing_declared_means_results_and_logs(tmp_path: Path) -> None:
     async with a_box(tmp_path, "rsync") as (sshd, box):
         remote_tree(sshd, {"project/results/r": "r", "project/x.log": "x", "project/y.txt": "y"})

@@ -555,6 +555,25 @@ def test_a_failed_copy_keeps_the_machine_and_says_so(
     assert "vastctl destroy lab" in ran.err
 
 
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [(0, ""), (1, "one of them is older than the job"), (2, "2 of them are older")],
+)
+def test_results_an_earlier_job_left_are_not_called_this_ones(
+    vastctl: Callable[..., Any], runs: Any, make: Any, count: int, said: str
+) -> None:
+    waited = settled(make, collected_earlier=count)
+    runs.on("job.wait", waited)
+    runs.on("job.get", waited.job)
+
+    ran, shown = vastctl("run", "-y", *COMMAND), vastctl("job", "show", "j-1")
+
+    assert ran.code == 0
+    for text in (ran.err, shown.out):
+        assert said in text
+        assert ("older than the job" in text) == (count > 0)
+
+
 GONE_WITH_IT = {
     "state": "failed", "failure": "machine", "exit_code": None, "collected": False,
     "results_lost": True, "outputs": ["results/", "*.log"],

@@ -8,7 +8,7 @@ from vastctl import options, words
 from vastctl.client import LONG_S, new_request_id
 from vastctl.context import Context
 from vastctl.errors import CliError
-from vastctl.story import tell_end, uncollected
+from vastctl.story import not_its_own, tell_end, uncollected
 from vastctl.table import pairs
 from vastd_protocol.errors import ExitCode
 from vastd_protocol.methods import job as jobs
@@ -174,4 +174,5 @@ def _results(job: JobView) -> str:
     if not job.collected or not job.results_dir:
         return ""
     files = words.count(job.collected_files or 0, "file")
-    return f"{job.results_dir} ({files}, {words.size(job.collected_bytes or 0)})"
+    older = f"; {not_its_own(job)}" if job.collected_earlier else ""
+    return f"{job.results_dir} ({files}, {words.size(job.collected_bytes or 0)}{older})"

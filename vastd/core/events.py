@@ -124,6 +124,7 @@ class Collected(JobEvent, frozen=True, kw_only=True, tag="collected"):
     bytes: int
     missing: list[str]
     seconds: float | None = None  # of the copy
+    earlier: int = 0  # of the files: they were there before the job began
 
 
 class NotCollected(JobEvent, frozen=True, kw_only=True, tag="not_collected"):

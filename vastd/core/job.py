@@ -94,6 +94,7 @@ class Job(Struct, frozen=True, kw_only=True):
     collected_at: float | None = None
     collected_files: int | None = None
     collected_bytes: int | None = None
+    collected_earlier: int = 0  # files that were there before it began: not its own work
     missing: list[str] = field(default_factory=list)
     attempts: tuple[Attempt, ...] = ()
     setup: Setup | None = None  # it sets its machine up: nothing of it is an output

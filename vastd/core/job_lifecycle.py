@@ -116,6 +116,7 @@ def _with_fields(job: Job, event: ev.JobEvent) -> Job:
                 collected_at=event.at,
                 collected_files=event.files,
                 collected_bytes=event.bytes,
+                collected_earlier=event.earlier,
                 missing=event.missing,
             )
         case ev.NotCollected(final=False):

@@ -50,6 +50,7 @@ async def collect(shell: Shell, rental_id: str, job_id: str | None) -> None:
             files=len(report.files),
             bytes=report.bytes,
             missing=report.missing,
+            earlier=report.earlier,
             seconds=trio.current_time() - began,
         )
         shell.ledger.commit(done)

@@ -57,7 +57,20 @@ async def collect(
         files=sorted(files, key=lambda file: file.path),
         missing=outputs.missing([os.fsdecode(file.name) for file in listed]),
         bytes=total,
+        earlier=await _earlier(shell, job_id, listed),
     )
+
+
+async def _earlier(shell: RemoteShell, job_id: str | None, listed: list[RemoteFile]) -> int:
+    """Return how many files an earlier job or the project left: both times are the machine's."""
+    if job_id is None:
+        return 0
+    path = f"{shell.workspace}/.vastd/jobs/{job_id}/started_at"
+    answer = await shell.pipe('cat -- "$1" 2>/dev/null', path)
+    began = answer.body.strip()
+    if not began.isdigit():
+        return 0  # it never started there, so nobody can say
+    return sum(1 for file in listed if file.mtime < int(began))
 
 
 class _Gatherer:

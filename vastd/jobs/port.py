@@ -157,11 +157,13 @@ class CollectedFile(Struct, frozen=True, kw_only=True):
 
 
 class CollectReport(Struct, frozen=True, kw_only=True):
-    """A collection that was verified. `missing` lists declared outputs that do not exist there."""
+    """A collection that was verified. `missing` lists declared outputs that do not exist there;
+    `earlier` counts files that were there, as they are, before the job began."""
 
     files: list[CollectedFile]
     missing: list[str] = field(default_factory=list)
     bytes: int = 0
+    earlier: int = 0
 
 
 class ExecResult(Struct, frozen=True, kw_only=True):

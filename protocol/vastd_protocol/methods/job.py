@@ -54,6 +54,7 @@ class JobView(View, frozen=True, kw_only=True):
     results_lost: bool = False  # what was not collected is gone with its machine
     collected_files: int | None = None
     collected_bytes: int | None = None
+    collected_earlier: int = 0  # of the files: there before the job began, so not its own work
     log_path: str | None = None  # the local copy
     log_bytes: int = 0
     reason: str | None = None  # why it ended so, in a sentence

@@ -47,6 +47,7 @@ def job_view(
         results_lost=_lost(job, rentals),
         collected_files=job.collected_files,
         collected_bytes=job.collected_bytes,
+        collected_earlier=job.collected_earlier,
         log_path=str(logs.path(job.job_id)),
         log_bytes=logs.size(job.job_id),
         reason=job.reason,
