@@ -4,8 +4,11 @@ import logging
 from pathlib import Path
 
 from vastd.core import billing
+from vastd.core.money import to_usd
 from vastd.core.rental import Phase, Rental
+from vastd.effects.collect import outputs_of
 from vastd.projects.entry import StateEntry, expired
+from vastd.projects.hints import MAX_OUTPUTS, Hint, as_json
 from vastd.projects.state_file import StateFiles
 from vastd.shell import Shell
 from vastd.ssh.endpoints import endpoints
@@ -77,4 +80,18 @@ class Projection:
             label=rental.label,
             ended_at=rental.ended_at if gone else None,
             actual_cost=billing.cost(rental, now) if gone else None,
+            hint=None if gone else as_json(self._hint(rental)),
+        )
+
+    def _hint(self, rental: Rental) -> Hint:
+        policy, jobs = rental.policy, self._shell.ledger.jobs_of(rental.rental_id)
+        outputs = [path for job in jobs if job.collected is not True for path in outputs_of(job)]
+        return Hint(
+            name=rental.name,
+            project=rental.project,
+            profile=rental.profile,
+            max_runtime_s=policy.max_runtime_s,
+            budget_usd=None if policy.budget is None else to_usd(policy.budget),
+            idle_s=policy.idle_s,
+            outputs=tuple(dict.fromkeys([*rental.hinted_outputs, *outputs]))[:MAX_OUTPUTS],
         )

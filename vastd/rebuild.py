@@ -1,7 +1,8 @@
 """After a damaged store: our machines are found by their labels and taken over again (I8).
 
 Nothing is rented until the user has acknowledged, because what the lost store knew (jobs,
-budgets, deadlines) is not known any more.
+budgets, deadlines) is not known any more. Names, projects, limits and declared outputs come back
+from the state file where it still lies there: as hints, for machines that their labels prove.
 """
 
 import logging
@@ -12,8 +13,10 @@ from msgspec import structs
 from vastd.core import events as ev
 from vastd.core.labels import read_claim
 from vastd.core.market import Instance, InstanceStatus, Offer
-from vastd.core.money import Micros
+from vastd.core.money import Micros, from_usd
 from vastd.core.rental import Order, Phase, Policy, RateSegment, Rental
+from vastd.projects import hints
+from vastd.projects.hints import Hint
 from vastd.shell import Shell
 
 _log = logging.getLogger(__name__)
@@ -24,11 +27,15 @@ LOOK_S: Final = 3600.0  # guess: time to fetch what is on a machine whose limits
 def adopt_orphans(shell: Shell, policy: Policy) -> int:
     """Put every instance with our claim that the store does not know on record; return how many."""
     adopted = 0
+    told = hints.read(shell.state_dir) if shell.observed.world.inventory.orphans else {}
     for row in shell.observed.world.inventory.orphans:
         claim = read_claim(row.label)
         if claim is None or claim.rental_id in shell.ledger.rentals:
             continue
-        rental = _record(row, claim.rental_id, policy, shell.wall_clock())
+        hint = told.get((row.instance_id, row.label or ""), Hint())
+        taken = {r.name for r in shell.ledger.live()}
+        hint = structs.replace(hint, name=None) if hint.name in taken else hint
+        rental = _record(row, claim.rental_id, _limits(policy, hint), hint, shell.wall_clock())
         shell.ledger.commit(
             ev.RentalAdopted(rental_id=rental.rental_id, at=rental.created_at, rental=rental)
         )
@@ -37,9 +44,20 @@ def adopt_orphans(shell: Shell, policy: Policy) -> int:
     return adopted
 
 
-def _record(row: Instance, rental_id: str, policy: Policy, now: float) -> Rental:
-    """Return a rental made of what the row tells. Its deadline and its bill count from the
-    instance's start: limits that are lost become those of the configuration, not none."""
+def _limits(policy: Policy, hint: Hint) -> Policy:
+    """Return the configured limits with those the rental had, as far as a file still tells."""
+    return structs.replace(
+        policy,
+        max_runtime_s=hint.max_runtime_s or policy.max_runtime_s,
+        budget=policy.budget if hint.budget_usd is None else from_usd(hint.budget_usd),
+        idle_s=hint.idle_s or policy.idle_s,
+    )
+
+
+def _record(row: Instance, rental_id: str, policy: Policy, hint: Hint, now: float) -> Rental:
+    """Return a rental made of what the row tells; `hint` gives it its name and place back. Its
+    deadline and its bill count from the instance's start: limits that are lost become those of the
+    configuration, not none."""
     began = row.start_at if row.start_at is not None else now
     rate = row.dph if row.dph is not None else Micros(0)
     offer = Offer(
@@ -52,7 +70,10 @@ def _record(row: Instance, rental_id: str, policy: Policy, now: float) -> Rental
     )
     return Rental(
         rental_id=rental_id,
-        name=f"adopted-{row.instance_id}",
+        name=hint.name or f"adopted-{row.instance_id}",
+        project=hint.project,
+        profile=hint.profile,
+        hinted_outputs=hint.outputs,
         label=row.label or "",
         order=Order(
             offer=offer,

@@ -1,5 +1,6 @@
 """When Vast, the network or the lid is shut: nothing is concluded, rented or destroyed for it."""
 
+import json
 from collections.abc import AsyncIterator
 
 import pytest
@@ -10,7 +11,9 @@ from support.daemon_in_memory import EPOCH, Daemon, Lab
 from support.lab_stories import HOUR, WORK, calls, first, running, the_job
 from vastd.core import events as ev
 from vastd.core.job import JobState
+from vastd.core.money import from_usd
 from vastd.core.rental import Phase, Policy, Trigger
+from vastd.projection import Projection
 from vastd.rebuild import adopt_orphans
 from vastd.shell import Observations
 from vastd.simulator.faults import FaultKind, MachineFault, MachineFaultKind
@@ -208,6 +211,39 @@ async def test_after_a_damaged_store_machines_are_taken_over_and_nothing_is_rent
         await daemon.until(lambda: list(daemon.ledger.jobs.values())[-1].finished, within_s=HOUR)
         assert list(daemon.ledger.jobs.values())[-1].state is JobState.SUCCEEDED
         assert daemon.ledger.rentals[rental.rental_id].phase is Phase.READY
+
+
+@pytest.mark.parametrize("spoiled", [None, "label", "file", "instance"])
+async def test_names_limits_and_outputs_of_a_lost_store_come_back_from_the_state_file(
+    autojump_clock: MockClock, lab: Lab, spoiled: str | None
+) -> None:
+    """Only for machines that Vast shows with our label; without the file they are taken over as well."""
+    async with lab.boot() as daemon:
+        rental = await running(lab, daemon, *LONG, budget=from_usd(3.0), max_runtime_s=2 * HOUR)
+        Projection(daemon.shell).write()
+    (lab.state_dir / DATABASE).unlink()
+    file = lab.state_dir / "vast-instances.json"
+    entries = json.loads(file.read_text())
+    ghost = {**entries[0], "instance_id": 999_999}  # no machine is made of an entry
+    change = {"label": {"label": "another"}, "instance": {"instance_id": 4711}}.get(
+        spoiled or "", {}
+    )
+    text = "broken" if spoiled == "file" else json.dumps([{**entries[0], **change}, ghost])
+    file.write_text(text)
+
+    async with lab.boot() as daemon:
+        adopt_orphans(daemon.shell, Policy(budget=from_usd(10.0)))
+
+        (adopted,) = daemon.ledger.rentals.values()
+    known = spoiled is None
+    assert adopted.instance_id == rental.instance_id
+    assert adopted.taken_over
+    assert (adopted.name == rental.name) == known
+    assert adopted.project == (str(lab.project) if known else None)
+    assert adopted.hinted_outputs == (("results/",) if known else ())
+    # The lab takes over with the default policy, and may be faster than this test.
+    assert adopted.policy.budget in ((from_usd(3.0),) if known else (None, from_usd(10.0)))
+    assert adopted.policy.max_runtime_s == (2 * HOUR if known else 43_200.0)
 
 
 # -- bugs

@@ -169,6 +169,9 @@ class Rental(Struct, frozen=True, kw_only=True):
     request_id: str | None = None  # of the call that made it: a repeat finds it again
     purpose: str = "job"  # job: ends when its jobs are done; interactive: the user ends it
     taken_over: bool = False  # after a lost store: what its jobs left on it is not on record
+    # After a lost store: what its jobs declared, as far as a file still told. Nothing on it is lost
+    # or ended for that; it is what `collect` brings home.
+    hinted_outputs: tuple[str, ...] = ()
     estimated_hours: float | None = None
     instance_id: int | None = None  # None until Vast gave one or a listing showed it
     create_sent_at: float | None = None  # I1: on disk before the request leaves

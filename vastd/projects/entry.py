@@ -33,6 +33,8 @@ _RISING: Final = frozenset(
 # … and for one that exists, may bill storage, and does not run.
 _IDLE: Final = frozenset({"exited", "stopped", "frozen", "offline"})
 
+HINT_KEY: Final = "vastd"  # in the state directory's file alone; other readers pass it over
+
 REQUIRED_KEYS: Final = (
     "instance_id",
     "offer_id",
@@ -56,6 +58,7 @@ EXTRA_KEYS: Final = (
     "proxy_url",
     "destroyed_at",
     "actual_cost",
+    HINT_KEY,
 )
 
 
@@ -84,6 +87,7 @@ class StateEntry(Struct, frozen=True, kw_only=True):
     label: str | None = None
     ended_at: float | None = None  # absence was proven; None while it may exist
     actual_cost: Micros | None = None  # None until it ended
+    hint: Json | None = None  # for ourselves, if the store is lost (`projects.hints`)
 
 
 def status_word(phase: str, provider_status: str | None) -> str:
@@ -123,6 +127,7 @@ def to_json(entry: StateEntry) -> dict[str, object]:
         "ssh_user": entry.ssh_user,
         "proxy_url": entry.proxy_url,
         "destroyed_at": None if ended is None else instant(ended),
+        HINT_KEY: entry.hint or None,
         "actual_cost": None if entry.actual_cost is None else to_usd(entry.actual_cost),
     }
     return {

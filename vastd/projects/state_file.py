@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from vastd import files
 from vastd.projects.entry import EXTRA_KEYS, REQUIRED_KEYS, Json, StateEntry, expired, to_json
@@ -32,7 +32,7 @@ class Warned(Struct, frozen=True, kw_only=True):
     message: str
 
 
-class _Unreadable(Exception):
+class Unreadable(Exception):
     """The file is there and is not a list of entries."""
 
 
@@ -58,7 +58,8 @@ class StateFiles:
         self._projects |= {e.project for e in entries if e.project is not None}
         warnings = self._bring_up_to_date(self._state_dir, entries, dropped, now)
         for project in sorted(self._projects):
-            its_own = [e for e in entries if e.project == project]
+            # What is remembered for vastd itself is not for a file that may be shared.
+            its_own = [structs.replace(e, hint=None) for e in entries if e.project == project]
             warnings += self._bring_up_to_date(project, its_own, dropped, now)
         return warnings
 
@@ -71,7 +72,7 @@ class StateFiles:
             try:
                 data = read(path)
                 present = [] if data is None else decode(data, path)
-            except _Unreadable as exc:
+            except Unreadable as exc:
                 aside = _move_aside(path, now)
                 text = f"{exc}, so it was moved to {aside.name} and written anew"
                 warnings.append(Warned(path=path, message=text))
@@ -130,7 +131,7 @@ def read(path: Path) -> bytes | None:
     """Return what is in the file at `path`, or None when there is none.
 
     Raises:
-        _Unreadable: something is there that cannot be this file.
+        Unreadable: something is there that cannot be this file.
         OSError: it cannot be read.
     """
     try:
@@ -138,17 +139,17 @@ def read(path: Path) -> bytes | None:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         if path.is_symlink():
-            raise _Unreadable(f"{path} is a link to nothing") from None
+            raise Unreadable(f"{path} is a link to nothing") from None
         return None
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise _Unreadable(f"{path} is not a file")
+            raise Unreadable(f"{path} is not a file")
         with open(descriptor, "rb", closefd=False) as file:
             data = file.read(MAX_FILE_BYTES + 1)
     finally:
         os.close(descriptor)
     if len(data) > MAX_FILE_BYTES:
-        raise _Unreadable(f"{path} is larger than {MAX_FILE_BYTES:,} bytes")
+        raise Unreadable(f"{path} is larger than {MAX_FILE_BYTES:,} bytes")
     return data
 
 
@@ -156,12 +157,12 @@ def decode(data: bytes, path: Path) -> list[object]:
     """Return the entries in `data`, read from `path`.
 
     Raises:
-        _Unreadable: it is not a list in JSON.
+        Unreadable: it is not a list in JSON.
     """
     try:
         return msgspec.json.decode(data, type=list[object])
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as exc:
-        raise _Unreadable(f"{path} is not a list in JSON") from exc
+        raise Unreadable(f"{path} is not a list in JSON") from exc
 
 
 def _id_of(item: object) -> int | None:

@@ -184,6 +184,8 @@ async def collect(ctx: Context, params: wire.RentalCollectParams) -> wire.Collec
         outputs = params.outputs
     elif job is not None:
         outputs = outputs_of(job)
+    elif rental.hinted_outputs:
+        outputs = list(rental.hinted_outputs)
     else:
         raise InvalidRequest(
             f"rental {rental.name!r} ran no job: nothing is declared to be collected",
