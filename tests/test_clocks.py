@@ -105,6 +105,19 @@ def test_the_next_start_goes_on_with_a_step_this_one_met(tmp_path: Path) -> None
     assert again.look(free=False) == [(Jump.STEPPED, 3600.0)]
 
 
+def test_what_vast_told_is_noted_at_once(tmp_path: Path) -> None:
+    hands = Hands()
+    clock = hands.clock(tmp_path / NAME)
+    clock.look(free=True)
+    clock.heard(T0 + 600, took_s=0.1)
+
+    again = hands.clock(tmp_path / NAME, newest_at=T0)  # killed right after
+
+    again.heard(T0 + 600, took_s=0.1)
+    again.heard(T0 + 600, took_s=0.1)
+    assert (again(), again.look(free=False)) == (T0, [])
+
+
 def test_a_quiet_clock_writes_its_note_once(tmp_path: Path) -> None:
     hands, path = Hands(), tmp_path / NAME
     clock = hands.clock(path)

@@ -111,11 +111,11 @@ class Clock:
         """How many seconds the wall clock is behind Vast's; None when that is not known."""
         return timekeeping.skew_of_wall(self._line, self.read())
 
-    def look(self, *, free: bool) -> list[tuple[Jump, float]]:
+    def look(self, *, free: bool, rented: bool = True) -> list[tuple[Jump, float]]:
         """Look at the clocks; return what happened to time since the last look, each with its
-        seconds. `free`: nothing depends on the time of the record."""
+        seconds. `free`, `rented`: as in `timekeeping.follow`."""
         before = self()
-        self._line, jump = timekeeping.follow(self._line, self.read(), free=free)
+        self._line, jump = timekeeping.follow(self._line, self.read(), free=free, rented=rented)
         if jump is Jump.BELIEVED:
             self._moved(jump, before)
         elif jump is Jump.STEPPED:
@@ -133,7 +133,7 @@ class Clock:
         self._line, jump = timekeeping.hear(self._line, date, self.read())
         if jump is not None:
             self._moved(jump, before)
-            self._keep()
+        self._keep()  # what is rented next must find it, also after a kill
 
     def asked(self) -> float:
         """Return what `heard` needs the difference of."""
@@ -145,8 +145,8 @@ class Clock:
 
     def _keep(self) -> None:
         """Note what the next start must know, when that has changed."""
-        if self._path is None:
-            return
+        if self._path is None or self._line.uncertain:
+            return  # what nobody confirmed must not be what the next start believes
         note, old = timekeeping.noted(self._line, self.read(), self._boot_id), self._noted
         if old is not None and old.boot_id == note.boot_id and not _differs(old, note):
             return

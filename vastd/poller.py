@@ -74,7 +74,7 @@ class Poller:
 
     async def _poll(self) -> bool:
         shell = self._shell
-        begun_at = shell.wall_clock()
+        begun_at, mark = shell.wall_clock(), trio.current_time()
         self._last_begun_at = begun_at
         self.steps += 1
         self._hurry = trio.Event()
@@ -90,8 +90,11 @@ class Poller:
             self._failed(why, auth=False, unanswered=True)
             return False
         finally:
+            # The answer itself may have corrected the clock after a reboot: an instant that never
+            # was would be compared with true ones for as long as it lies ahead.
+            begun_at = min(begun_at, shell.wall_clock() - (trio.current_time() - mark))
+            self._last_begun_at = self.over_begun_at = begun_at
             self.attempted.set()
-            self.over_begun_at = begun_at
         self._failures = 0
         credit = await self._credit(rows)
         diff = reconcile.diff(

@@ -71,7 +71,7 @@ class Supervisor:
         async with trio.open_nursery() as nursery:
             while True:
                 self._look_at_time()
-                wake_at = self._look(nursery)
+                wake_at = self._look(nursery) if self._time.may_act() else math.inf
                 wait_s = min(wake_at - self._shell.wall_clock(), LOOK_AT_LEAST_EVERY_S)
                 with trio.move_on_after(max(wait_s, 0.0)):
                     await self._shell.ledger.wait_changed()

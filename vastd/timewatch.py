@@ -38,7 +38,9 @@ class TimeWatch:
     def look(self, looked_at: float) -> bool:
         """Notice what happened to time since `looked_at`; return whether waits are void."""
         shell = self._shell
-        jumps = shell.clock.look(free=self._free())
+        rented = bool(shell.ledger.live())
+        waiting = any(not job.finished for job in shell.ledger.jobs.values())
+        jumps = shell.clock.look(free=not rented and not waiting, rented=rented)
         now = shell.wall_clock()
         for jump, by_s in jumps:
             self._tell(ev.ClockJumped(at=now, jump=jump, by_s=round(by_s, 3)))
@@ -55,10 +57,6 @@ class TimeWatch:
         self._look_at_network(now)
         return moved
 
-    def _free(self) -> bool:
-        ledger = self._shell.ledger
-        return not ledger.live() and all(job.finished for job in ledger.jobs.values())
-
     def _look_at_network(self, now: float) -> None:
         shell = self._shell
         world = shell.observed.world
@@ -74,11 +72,14 @@ class TimeWatch:
             self._poller.hurry()
             self._tell(ev.NetworkBack(at=now, since=before))
 
+    def may_act(self) -> bool:
+        """Return whether the time may be used at all: after a reboot nobody vouches for it before
+        Vast has answered. Until then no machine could be reached either."""
+        listed = self._shell.observed.world.inventory.as_of is not None
+        return listed or not self._shell.clock.uncertain
+
     def may_end(self) -> bool:
         """Return whether a limit that is over may end a machine now (rule 1)."""
-        listed = self._shell.observed.world.inventory.as_of is not None
-        if self._shell.clock.uncertain and not listed:
-            return False
         return self._poller.over_begun_at >= self._judge_from
 
     def sighting(self, rental_id: str) -> Sighting:

@@ -41,8 +41,8 @@ class Node:
     def now(self) -> float:
         return record_time(self.line, self.read())
 
-    def look(self, *, free: bool = False) -> None:
-        self.line, jump = follow(self.line, self.read(), free=free)
+    def look(self, *, free: bool = False, rented: bool = True) -> None:
+        self.line, jump = follow(self.line, self.read(), free=free, rented=rented)
         self.jumps += [jump] if jump else []
 
     def hear(self, wrong_s: float = 0.0) -> None:
@@ -143,6 +143,21 @@ def test_what_a_paused_computer_missed_counts_when_two_answers_of_vast_say_so(me
     node.look()
     assert node.now == T0 + HOUR
     assert node.jumps[-1] is Jump.MISSED
+
+
+def test_time_missed_while_nothing_depended_on_it_is_not_counted_later() -> None:
+    node = Node()
+    node.hear()
+    node.look(rented=False)  # a job waits for a machine
+    node.true += HOUR
+    node.missed_s, node.wrong_s = HOUR, -HOUR  # a pause that nobody mends
+    node.hear()
+    node.look()  # now a machine is rented
+    node.hear()
+    node.hear()
+
+    assert node.now == T0
+    assert node.jumps == []
 
 
 def test_one_answer_with_a_wrong_date_changes_nothing() -> None:

@@ -11,6 +11,7 @@ from support.lab_stories import HOUR, at_of, calls, first, running, the_job, tra
 from vastd.core import billing, story
 from vastd.core import events as ev
 from vastd.core.job import JobState
+from vastd.core.money import for_seconds
 from vastd.core.rental import Phase, Trigger
 from vastd.effects.attend import _note
 from vastd.jobs.port import BoxJobState, JobSnapshot
@@ -97,8 +98,9 @@ async def test_a_step_outlives_a_restart_and_is_over_with_the_machine(
 
 @pytest.mark.parametrize("rtc_s", [-EPOCH, -YEAR, YEAR])
 @pytest.mark.parametrize("vast_answers_at_once", [True, False])
+@pytest.mark.parametrize("killed", [True, False])
 async def test_a_reboot_with_a_wrong_battery_clock_ends_nothing(
-    autojump_clock: MockClock, lab: Lab, rtc_s: float, vast_answers_at_once: bool
+    autojump_clock: MockClock, lab: Lab, rtc_s: float, vast_answers_at_once: bool, killed: bool
 ) -> None:
     async with lab.boot() as daemon:
         rental = await running(lab, daemon, *LONG, max_runtime_s=HOUR)
@@ -107,6 +109,10 @@ async def test_a_reboot_with_a_wrong_battery_clock_ends_nothing(
     await trio.sleep(100)
     if not vast_answers_at_once:
         lab.faults.cut_network(lab.true_time(), lab.true_time() + 300)
+    if killed:
+        async with lab.boot() as daemon:
+            await trio.sleep(50)
+            assert first(daemon).ending is None
     async with lab.boot() as daemon:
         await trio.sleep(200)
         assert first(daemon).ending is None
@@ -118,6 +124,13 @@ async def test_a_reboot_with_a_wrong_battery_clock_ends_nothing(
         decided = at_of(daemon, ev.EndDecided, first(daemon))
         assert 0 <= decided - (rental.deadline_at - EPOCH) < 2
         assert first(daemon).end_reason is Trigger.MAX_RUNTIME
+        # What the corrected clock dated is in order, and so is the bill.
+        since = [segment.since for segment in first(daemon).rates]
+        assert since == sorted(since)
+        assert first(daemon).instance_id is not None
+        true = lab.market.billed(first(daemon).instance_id or 0)
+        ours = billing.cost(first(daemon), daemon.shell.wall_clock())
+        assert true <= ours <= true + for_seconds(billing.expected_rate(first(daemon)), 150.0)
 
 
 async def test_a_deadline_that_passed_in_a_suspend_is_kept_after_vast_was_asked(

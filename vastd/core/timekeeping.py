@@ -51,6 +51,7 @@ class Timeline(Struct, frozen=True, kw_only=True):
     doubt: float | None = None  # one answer said otherwise: the skew it showed
     uncertain: bool = False  # since the start, before Vast was heard (rule 4)
     ahead: float = 0.0  # how far the wall clock is ahead while it is not believed, else 0
+    rented: bool = True  # at the newest look: machines' limits depended on record time
 
 
 class Jump(StrEnum):
@@ -85,8 +86,12 @@ def record_time(line: Timeline, reading: Reading) -> float:
     return reading.wall if abs(reading.wall - elapsed) <= STEP_S else elapsed
 
 
-def follow(line: Timeline, reading: Reading, *, free: bool) -> tuple[Timeline, Jump | None]:
-    """Return the time line after a look at the clocks. `free`: nothing depends on record time."""
+def follow(
+    line: Timeline, reading: Reading, *, free: bool, rented: bool = True
+) -> tuple[Timeline, Jump | None]:
+    """Return the time line after a look at the clocks. `free`: nothing depends on record time;
+    `rented`: machines do, not only jobs that wait for one."""
+    line = structs.replace(line, rented=rented and not free)
     drift = reading.wall - (reading.boot + line.offset)
     if abs(drift) <= STEP_S or free:
         over = line.ahead != 0.0 or abs(drift) > STEP_S
@@ -104,7 +109,8 @@ def hear(line: Timeline, date: float, reading: Reading) -> tuple[Timeline, Jump 
         if line.skew is None or abs(skew - line.skew) <= STEP_S:
             return structs.replace(known, skew=skew), None
         return _moved(known, skew - line.skew, reading), Jump.CORRECTED
-    if line.skew is None or abs(skew - line.skew) <= STEP_S:
+    if not line.rented or line.skew is None or abs(skew - line.skew) <= STEP_S:
+        # What passed before a machine was rented is not owed by it.
         return structs.replace(line, skew=skew, doubt=None), None
     if line.doubt is None or abs(skew - line.doubt) > STEP_S:
         return structs.replace(line, doubt=skew), None
