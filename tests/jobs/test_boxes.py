@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import trio
+from msgspec import structs
 
 from ssh.sshd_rig import keygen, running_sshd, target
 from vastd.core.market import Instance
@@ -83,6 +84,26 @@ async def test_the_proxy_is_tried_after_direct_and_first_once_it_has_worked(sshd
     )
     async with boxes.open(both) as box:
         assert (await box.probe()).route is Route.PROXY
+
+
+@pytest.mark.req("SSH-01")
+async def test_the_way_that_worked_on_the_machine_before_is_first(sshd, boxes) -> None:
+    both = by(
+        public_ip="127.0.0.1", direct_ssh_port=sshd.port, ssh_host="127.0.0.1", ssh_port=sshd.port
+    )
+    async with boxes.open(structs.replace(both, first=Route.PROXY)) as box:
+        assert (await box.probe()).route is Route.PROXY
+    assert sshd.accepted == 1
+
+
+async def test_when_no_way_leads_in_the_error_names_each(boxes) -> None:
+    one, other = await closed_port(), await closed_port()
+    nowhere = by(public_ip="127.0.0.1", direct_ssh_port=one, ssh_host="127.0.0.1", ssh_port=other)
+    with pytest.raises(SshRefused) as caught:
+        async with boxes.open(nowhere):
+            pass
+    assert str(one) in str(caught.value)
+    assert str(other) in str(caught.value)
 
 
 async def test_without_an_address_or_a_listener_it_is_refused_and_worth_a_retry(boxes) -> None:

@@ -8,9 +8,9 @@ import trio.testing
 from support.sim_hosts import CONTROL_TOKEN, EPOCH, SmallFacade
 from vastd.errors import InvalidRequest
 from vastd.simulator.facade.backend import HostState, NoMachines
-from vastd.simulator.facade.fault_names import parse_fault
+from vastd.simulator.facade.fault_names import NamedFault, fault_names, parse_fault
 from vastd.simulator.facade.http import Ending, Reply
-from vastd.simulator.faults import FaultKind, Point
+from vastd.simulator.faults import BOOT_SAYS, FaultKind, MachineFaultKind, Point
 from vastd.simulator.service import stop_when_idle
 
 PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAwELYvJsGJl3PAejUxg9vBqz8LYcK3G test"
@@ -624,5 +624,11 @@ def test_a_fault_has_a_name() -> None:
     assert usual is not None
     assert usual.point == "create"
     assert parse_fault("commands_in_tmux").login_tmux
+    for name, said in BOOT_SAYS.items():
+        boot = parse_fault(f"boot_{name}").machine
+        assert boot is not None
+        assert (boot.kind, boot.message) == (MachineFaultKind.BOOT_ERROR, said)
+    for name in fault_names():
+        assert parse_fault(name) != NamedFault()
     with pytest.raises(InvalidRequest, match="no fault is called 'nonsense'"):
         parse_fault("nonsense")

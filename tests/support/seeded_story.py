@@ -17,6 +17,7 @@ from trio.testing import MockClock
 
 from support import time_faults
 from support.daemon_in_memory import EPOCH, OWNER8, Daemon, Lab
+from support.failover_faults import attempts_wrong, chosen_wrongly, draw_failover
 from vastd.core import billing, cost_spans, money, spending, story
 from vastd.core import events as ev
 from vastd.core.job import JobState
@@ -90,6 +91,7 @@ class Draw(Struct, frozen=True, kw_only=True):
     stops: list[float]  # SIGTERM, and a start one second later
     pauses: list[tuple[float, int, float | None]]  # (stop at, index of the job, start at)
     time: list[time_faults.TimeFault]
+    failover: list[MachineFault]  # of machines that shall come up
 
 
 def draw(seed: int) -> Draw:
@@ -126,6 +128,7 @@ def draw(seed: int) -> Draw:
         stops=times(2),  # drawn last: older seeds keep the rest of their stories
         pauses=_pauses(seed),
         time=time_faults.draw_time(seed, FAULTS_S),
+        failover=draw_failover(seed),
     )  # fmt: skip
 
 
@@ -222,7 +225,7 @@ class Story:
         try:
             for _ in range(self.draw.foreign):
                 self.foreign.add(lab.market.add_foreign(label="somebody else").instance_id)
-            for fault in self.draw.machines:
+            for fault in [*self.draw.machines, *self.draw.failover]:
                 lab.market.afflict(fault)
             for point, kind, at, count in self.draw.calls:
                 lab.faults.inject(point, kind, times=count, from_at=EPOCH + at)
@@ -274,6 +277,8 @@ class Story:
         if isinstance(event, ev.RentalPlanned):
             self.planned.append(event)
             self._check_gate(event.rental_id)
+            if (wrong := chosen_wrongly(event, self.daemon.ledger.hosts)) is not None:  # type: ignore[union-attr]
+                self._fail(wrong)
         if isinstance(event, ev.CreateSent):
             self._check_unspent(event.rental_id)
         if isinstance(event, ev.FoundAbsent):
@@ -471,6 +476,8 @@ class Story:
             self._check_money(ledger)
             self._check_caps(ledger)
             self._check_results(ledger)
+            if (wrong := attempts_wrong(ledger)) is not None:
+                self._fail(wrong)
 
     def _check_machines(self, ledger) -> None:  # type: ignore[no-untyped-def]
         """No machine of ours bills that the ledger does not hold as existing."""

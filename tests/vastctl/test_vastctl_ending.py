@@ -252,7 +252,14 @@ def test_show_tells_attempts_and_results(
         make.job(
             state="succeeded", exit_code=0, collected=True, collected_files=1, collected_bytes=2048,
             results_dir="/r", heartbeat=job.HeartbeatView(epoch=3, step=30, loss=0.25),
-            attempts=[job.AttemptView(rental_id="r-0", reason="boot overdue", seconds=600, wasted_usd=0.02)],
+            attempts=[
+                job.AttemptView(
+                    rental_id="r-0", machine_id=7, phase="booting", reason="stuck", seconds=600,
+                    wasted_usd=0.02, blame="host",
+                ),
+                job.AttemptView(rental_id="r-1", reason="no_such_ask", counts=False),
+                job.AttemptView(rental_id="r-2", machine_id=9),
+            ],
         ),
     )  # fmt: skip
 
@@ -261,7 +268,15 @@ def test_show_tells_attempts_and_results(
     assert "command    python train.py\n" in ran.out
     assert "results    /r (1 file, 2.0 kB)\n" in ran.out
     assert "loss       0.25\n" in ran.out
-    assert "attempt 1 on r-0, 10m00s, $0.0200 wasted: boot overdue\n" in ran.out
+    first, second, third = ran.out.splitlines()[-3:]
+    assert first == (
+        "attempt 1 on r-0 (machine 7), booting, 10m00s, $0.0200 wasted: stuck "
+        "(the machine is not rented again for a day)"
+    )
+    assert second == (
+        "attempt 2 on r-1, 0s, $0.00 wasted, no attempt used up: the offer was gone: no_such_ask"
+    )
+    assert third == "attempt 3 on r-2"
 
 
 @pytest.mark.parametrize("state", ["succeeded", "failed", "cancelled", "timed_out"])

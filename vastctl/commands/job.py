@@ -12,7 +12,7 @@ from vastctl.story import not_its_own, tell_end, uncollected
 from vastctl.table import pairs
 from vastd_protocol.errors import ExitCode
 from vastd_protocol.methods import job as jobs
-from vastd_protocol.methods.job import JobView
+from vastd_protocol.methods.job import AttemptView, JobView
 
 ACTIONS: Final = {
     "show": "print what is known of a job",
@@ -31,6 +31,11 @@ _HOW: Final = {
     "failed": "failed",
     "cancelled": "was cancelled",
     "timed_out": "ran into a limit",
+}
+# What follows from whose fault a failed attempt was; nobody's needs no words.
+_BLAME: Final = {
+    "host": " (the machine is not rented again for a day)",
+    "run": " (every other machine would fail in the same way)",
 }
 ANSWER_MARGIN_S: Final = 5.0  # guess; vastd answers at the limit, we wait a little longer
 
@@ -154,12 +159,18 @@ def job_lines(job: JobView, now: float, columns: int | None = None) -> list[str]
     ]
     lines = pairs([row for row in rows if row[1]], columns=columns)
     for number, attempt in enumerate(job.attempts, 1):
-        why = f": {attempt.reason}" if attempt.reason else ""
-        spent = f", {words.span(attempt.seconds)}, {words.money(attempt.wasted_usd)} wasted"
-        lines.append(
-            f"attempt {number} on {attempt.rental_id}{spent if attempt.reason else ''}{why}"
-        )
+        lines.append(f"attempt {number} on {attempt.rental_id}{_failed(attempt)}")
     return lines
+
+
+def _failed(attempt: AttemptView) -> str:
+    if not attempt.reason:
+        return ""
+    machine = "" if attempt.machine_id is None else f" (machine {attempt.machine_id})"
+    where = f", {words.phase(attempt.phase)}" if attempt.phase else ""
+    spent = f"{words.span(attempt.seconds)}, {words.money(attempt.wasted_usd)} wasted"
+    gone = "" if attempt.counts else ", no attempt used up: the offer was gone"
+    return f"{machine}{where}, {spent}{gone}: {attempt.reason}{_BLAME.get(attempt.blame or '', '')}"
 
 
 def _ago(instant: str | None, now: float) -> str:

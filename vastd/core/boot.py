@@ -25,6 +25,17 @@ DISK_SHARE: Final = 0.95  # guess: GB against GiB is 7 %, rounding less
 SAID_CHARS: Final = 300  # guess: enough of a Docker error to search the web for
 
 
+# Shown with each decision: what follows from whose fault it was.
+RULES: Final = {
+    Blame.HOST: "a boot that the host cannot finish ends, the next offer is taken, and the machine "
+    "is not rented again for a day",
+    Blame.RUN: "a boot that fails by its image or account ends the run: every other machine would "
+    "fail in the same way",
+    Blame.NOBODY: "a boot that was taken away or is not what was ordered ends, and the next offer is "
+    "taken; nobody is blamed",
+}
+
+
 class Meaning(Struct, frozen=True, kw_only=True):
     """What a fragment of `status_msg` says, in our words, and whose fault it is."""
 

@@ -69,9 +69,12 @@ def _ending(why: str) -> Reason:
 
 def _of_job(event: ev.Event) -> Reason | None:
     match event:
-        case ev.AttemptFailed(phase=phase, rental_id=rental_id):
+        case ev.AttemptFailed(phase=phase, rental_id=rental_id, blame=blame, counts=counts):
             rule = "a job whose machine failed gets another one, up to `timing.attempts` in a row"
-            return Reason(rule=rule, inputs={"machine": rental_id, "failed while": phase})
+            inputs: dict[str, Scalar] = {"machine": rental_id, "failed while": phase}
+            if blame is not None:
+                inputs |= {"fault of": str(blame), "uses up an attempt": counts}
+            return Reason(rule=rule, inputs=inputs)
         case ev.MachineAwaited():
             return Reason(rule="no machine is rented without room in every cap")
         case ev.TermSent(why=why):

@@ -258,7 +258,19 @@ def _status(
         fault = boot.judge(rental, phase, seen, row, told)
         if fault is not None:
             end = ev.EndDecided(
-                rental_id=rid, at=now, trigger=fault.trigger, why=fault.why, blame=fault.blame
+                rental_id=rid,
+                at=now,
+                trigger=fault.trigger,
+                why=fault.why,
+                blame=fault.blame,
+                rule=boot.RULES[fault.blame],
+                inputs={
+                    "status": row.status,
+                    "intended": row.intended_status,
+                    "message": row.status_msg,
+                    "listings in a row": seen.readings,
+                    "fault of": str(fault.blame),
+                },
             )
             return [end]
     match reading(phase, row.status, row.intended_status):

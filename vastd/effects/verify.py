@@ -7,7 +7,7 @@ import trio
 
 from vastd.core import events as ev
 from vastd.core.refused_doors import whose_fault
-from vastd.core.rental import Blame, Phase, Rental, Trigger
+from vastd.core.rental import Blame, Phase, Rental, Trigger, blame_of
 from vastd.effects.hardware import check_gpus, check_new
 from vastd.effects.lease import hold
 from vastd.errors import (
@@ -160,7 +160,14 @@ def _end(
 ) -> None:
     now = shell.wall_clock()
     shell.ledger.commit(
-        ev.EndDecided(rental_id=rental_id, at=now, trigger=trigger, why=why, blame=blame)
+        ev.EndDecided(
+            rental_id=rental_id,
+            at=now,
+            trigger=trigger,
+            why=why,
+            blame=blame,
+            inputs={"fault of": str(blame or blame_of(trigger))},
+        )
     )
 
 
