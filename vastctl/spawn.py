@@ -12,6 +12,9 @@ from msgspec.json import encode
 
 from vastctl.client import Client
 from vastctl.errors import CliError, ConnectionLost, DaemonAbsent
+from vastctl.link import live_on_record
+from vastd_protocol import paths
+from vastd_protocol.errors import ExitCode
 from vastd_protocol.methods import daemon
 from vastd_protocol.methods.daemon import DaemonStatusView
 
@@ -41,9 +44,19 @@ def spawn(
         log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     except OSError as exc:
+        state = paths.state_dir()
+        live = live_on_record(state)
+        noun = "rental is" if live == 1 else "rentals are"
         raise CliError(
             f"cannot start vastd: its log {log} cannot be written: {exc.strerror}",
-            hint="set VASTD_STATE_DIR to a directory of yours",
+            hint=(
+                f"{live} {noun} on record and may bill, watched by nobody: make {state} writable, "
+                f"or watch them from a copy: `cp -a {state} COPY`, then "
+                "`VASTD_STATE_DIR=COPY vastctl daemon start`; an empty directory would know none"
+                if live
+                else f"make {state} writable; no live rental is on record there"
+            ),
+            exit_code=ExitCode.AUTH_OR_CONFIG,
         ) from exc
     try:
         return subprocess.Popen(

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from vastd.errors import ConfigError, StoreLocked, StoreTooNew, VastdError
+from vastd.errors import ConfigError, StateUnusable, StoreLocked, StoreTooNew, VastdError
 from vastd.journal import PLAIN_FORMAT, JournalFormatter, to_journal
 from vastd.log_calm import Calm
 from vastd.log_file import log_to_file
@@ -121,7 +121,9 @@ def _fail(exc: VastdError, manager: ServiceManager | None = None) -> int:
     sys.stderr.write(f"vastd: {exc}\n")
     if exc.hint:
         sys.stderr.write(f"hint: {exc.hint}\n")
-    if isinstance(exc, (ConfigError, StoreTooNew)):
+    if isinstance(exc, StateUnusable) and manager is not None and manager.present:
+        return ExitCode.FAILED  # tried again: a disk may come back, and machines bill meanwhile
+    if isinstance(exc, (ConfigError, StoreTooNew, StateUnusable)):
         return ExitCode.AUTH_OR_CONFIG  # systemd does not try these again: no restart heals them
     if isinstance(exc, StoreLocked):
         return ExitCode.REFUSED

@@ -223,6 +223,19 @@ class StoreError(VastdError):
     damaged = False
 
 
+class StateUnusable(StoreError):
+    """The state directory or its database cannot be written at the start: nothing is watched."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(
+            message,
+            hint="machines on record bill on and nobody watches them: make it writable for you and "
+            "free some space, then start vastd. If that takes long, let vastd watch them from a "
+            "copy: `cp -a STATE_DIR COPY`, start it with VASTD_STATE_DIR=COPY, and never start one "
+            "on the old place again. An empty directory would know none of them",
+        )
+
+
 class StoreLocked(StoreError):
     """Another daemon owns this state directory."""
 

@@ -119,7 +119,7 @@ def test_a_state_directory_that_cannot_be_made_is_no_bug(tmp_path: Path) -> None
             text=True, capture_output=True, timeout=60, check=False,
         )  # fmt: skip
 
-    assert done.returncode != 0
+    assert done.returncode == 4
     assert "cannot be written" in done.stderr
     assert "bug" not in done.stderr
 

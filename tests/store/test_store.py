@@ -13,7 +13,7 @@ from support.builders import JOB_ID, RENTAL_ID, T0, a_job, a_rental, sample, sam
 from vastd.core import events as ev
 from vastd.core.job import JobState
 from vastd.core.rental import Phase
-from vastd.errors import StoreDamaged, StoreError, StoreLocked, StoreTooNew
+from vastd.errors import StateUnusable, StoreDamaged, StoreError, StoreLocked, StoreTooNew
 from vastd.store.lock import locked
 from vastd.store.renting_lock import RentingLock
 from vastd.store.reserve import RESERVE, RESERVE_BYTES, keep_reserve, release_reserve
@@ -336,10 +336,22 @@ def test_a_state_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
     with (
-        pytest.raises(StoreError, match="cannot use the state directory"),
+        pytest.raises(StateUnusable, match="cannot use the state directory"),
         locked(tmp_path / "file" / "state"),
     ):
         pytest.fail("a file was used as a directory")
+
+
+def test_a_database_that_cannot_be_opened_or_written_says_that_nobody_watches(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / DATABASE).mkdir()
+
+    with pytest.raises(StateUnusable, match="cannot") as caught, opened(tmp_path):
+        pytest.fail("a directory was used as a database")
+
+    assert "nobody watches them" in caught.value.hint
+    assert "`cp -a STATE_DIR COPY`" in caught.value.hint
 
 
 def test_the_records_are_about_what_they_say() -> None:

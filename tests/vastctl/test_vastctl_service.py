@@ -1,5 +1,6 @@
 """`daemon install|uninstall|start|stop|status|logs` with a played systemctl, and without any."""
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -250,6 +251,30 @@ def test_a_failed_service_is_started_afresh_and_its_last_words_are_the_error(
     assert ran.code == 4
     assert "error: vastd did not start: no key 'setle_s'\n" in ran.err
     assert "systemctl --user reset-failed vastd.service vastd.socket" in systemd.told()
+
+
+@pytest.mark.parametrize(
+    ("entries", "said"),
+    [
+        ([], "no live rental is on record there"),
+        (["running"], "1 rental is on record and may bill, watched by nobody"),
+        (["running", "destroyed", "stopped"], "2 rentals are on record and may bill"),
+    ],
+)
+def test_a_start_that_cannot_write_says_what_bills_and_how_to_go_on(
+    vastctl: Callable[..., Any], daemon: Any, tmp_path: Path, entries: list[str], said: str
+) -> None:
+    daemon.absent = 9
+    state = tmp_path / "state"
+    state.mkdir()
+    (state / "logs").write_text("")  # no directory can be made there
+    (state / "vast-instances.json").write_text(json.dumps([{"status": one} for one in entries]))
+
+    ran = vastctl("daemon", "start")
+
+    assert ran.code == 4
+    assert said in ran.err
+    assert ("VASTD_STATE_DIR=COPY vastctl daemon start" in ran.err) == bool(entries)
 
 
 def test_another_state_directory_means_another_vastd(

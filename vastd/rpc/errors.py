@@ -77,6 +77,9 @@ TABLE: Final[dict[type[VastdError], Row]] = {
     errors.CapLeavesNone: Row(ErrorCode.BUDGET_EXCEEDED),
     errors.ConfigError: Row(ErrorCode.INVALID_REQUEST, "config", exit_code=ExitCode.AUTH_OR_CONFIG),
     errors.StoreError: Row(ErrorCode.INTERNAL_ERROR, "store", retryable=True),
+    errors.StateUnusable: Row(
+        ErrorCode.INTERNAL_ERROR, "state_unusable", exit_code=ExitCode.AUTH_OR_CONFIG
+    ),
     errors.StoreLocked: Row(ErrorCode.BUSY, "store_locked"),
     errors.StoreDamaged: Row(ErrorCode.STORE_DAMAGED),
     errors.StoreTooNew: Row(ErrorCode.VERSION_MISMATCH, "store_too_new"),

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from vastd.errors import StoreError, StoreLocked
+from vastd.errors import StateUnusable, StoreLocked
 
 _log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ def locked(state_dir: Path) -> Iterator[None]:
 
     Raises:
         StoreLocked: another daemon holds it; its pid is in the message as advice only.
-        StoreError: the directory cannot be made or written.
+        StateUnusable: the directory cannot be made or written.
     """
     path = state_dir / "vastd.lock"
     try:
@@ -40,10 +40,7 @@ def locked(state_dir: Path) -> Iterator[None]:
         state_dir.chmod(0o700)
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as exc:
-        raise StoreError(
-            f"cannot use the state directory {state_dir}: {exc.strerror}",
-            hint="make it writable, or name another one with VASTD_STATE_DIR",
-        ) from exc
+        raise StateUnusable(f"cannot use the state directory {state_dir}: {exc.strerror}") from exc
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

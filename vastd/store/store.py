@@ -21,7 +21,7 @@ from vastd.core import events as ev
 from vastd.core.hosts import Host
 from vastd.core.job import Job
 from vastd.core.rental import Rental
-from vastd.errors import StoreDamaged, StoreError
+from vastd.errors import StateUnusable, StoreDamaged, StoreError
 from vastd.store.hosts import EVERY_HOST, host_of, put_hosts
 from vastd.store.mark import NAME as MARK
 from vastd.store.mark import Mark, Marked, forget_mark, open_mark, read_mark
@@ -312,7 +312,7 @@ def _connect(path: Path) -> sqlite3.Connection:
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     except (OSError, sqlite3.Error) as exc:
-        raise StoreError(f"cannot open {path}: {exc}") from exc
+        raise StateUnusable(f"cannot open {path}: {exc}") from exc
     return connection
 
 
@@ -333,7 +333,7 @@ def _check(connection: sqlite3.Connection, path: Path) -> Store:
         store.jobs()
     except (sqlite3.DatabaseError, msgspec.MsgspecError) as exc:
         if isinstance(exc, sqlite3.Error) and not is_damage(exc):
-            raise StoreError(f"cannot use {path}: {exc}") from exc
+            raise StateUnusable(f"cannot use {path}: {exc}") from exc
         connection.close()
         RentingLock(path.parent).lock(f"the store {path} was damaged ({exc})")
         aside = _quarantine(path)
