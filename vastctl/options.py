@@ -10,6 +10,7 @@ from vastd_protocol.methods.task import Needs
 TASK_HELP: Final = "what it does, in words: stored with a job; sizes come from options only"
 
 PROFILES: Final = ("aris", "arf")
+ON_OUTBID: Final = ("resume", "rerent", "end")
 
 
 def add_needs(parser: ArgumentParser, *, offer: bool = True) -> None:
@@ -103,6 +104,7 @@ def policy(args: Namespace) -> PolicyParams:
         heartbeat_interval_s=interval,
         checkpoint_path=getattr(args, "checkpoint", None),
         keep=getattr(args, "keep", False),
+        on_outbid=getattr(args, "on_outbid", None),
     )
 
 

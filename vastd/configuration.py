@@ -13,7 +13,7 @@ from vastd.config.settings import BYTES_PER_MB, Profile, RetentionTable, Setting
 from vastd.config.views import FIXED_AT_START, config_view, setting_view
 from vastd.core.limits import Caps, LeaseRules, Limits
 from vastd.core.money import Micros, from_usd
-from vastd.core.rental import Policy
+from vastd.core.rental import OnOutbid, Policy
 from vastd.errors import ConfigError, InvalidRequest
 from vastd_protocol.methods.config import ConfigView, SettingView, Value
 
@@ -198,6 +198,8 @@ class ConfigurationHolder:
         return Policy(
             max_runtime_s=value.defaults.max_runtime_s,
             grace_s=value.timing.grace_s,
+            on_outbid=OnOutbid(value.defaults.on_outbid),
+            outbid_wait_s=value.defaults.outbid_wait_s,
             idle_warn_s=value.defaults.idle_s if self.by_project("defaults.idle_s") else None,
         )
 

@@ -5,12 +5,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
+from vastd.core import billing
 from vastd.core import events as ev
 from vastd.core.hosts import Known
 from vastd.core.job import Job
 from vastd.core.labels import make_label
 from vastd.core.market import Offer
-from vastd.core.money import show_two_rates
+from vastd.core.money import show_rate, show_two_rates
 from vastd.core.placement import being_rented, known
 from vastd.core.rental import Order, Phase, Policy, Rental
 from vastd.errors import (
@@ -147,7 +148,8 @@ def planned(
         PolicyRefused: its price is over the hourly cap.
         CapReached: a cap that machines share has no room for it.
     """
-    _check_within(policy, choice)
+    order = Order(offer=choice.offer, image=choice.image, disk_gb=choice.disk_gb, bid=choice.bid)
+    _check_within(policy, order)
     now = shell.wall_clock()
     rental_id = shell.new_id("r")
     prefix = f"{Path(project).name}/{task}" if project else task
@@ -155,7 +157,7 @@ def planned(
         rental_id=rental_id,
         name=name,
         label=make_label(shell.owner8, rental_id, prefix),
-        order=Order(offer=choice.offer, image=choice.image, disk_gb=choice.disk_gb, bid=choice.bid),
+        order=order,
         policy=policy,
         created_at=now,
         phase_since=now,
@@ -170,13 +172,20 @@ def planned(
     return ev.RentalPlanned(rental_id=rental_id, at=now, rental=rental, why=why, gate=gate)
 
 
-def _check_within(policy: Policy, choice: Choice) -> None:
-    cap = policy.max_dph
-    price = choice.bid or choice.offer.dph
+def _check_within(policy: Policy, order: Order) -> None:
+    cap, offer = policy.max_dph, order.offer
+    price = billing.order_rate(order)
+    if order.bid is not None and offer.min_bid is not None and order.bid < offer.min_bid:
+        # Vast would make an instance all the same: one that is stopped, and bills (CASES 6).
+        raise PolicyRefused(
+            f"a bid of {show_rate(order.bid)} does not win offer {offer.offer_id}: the lowest that "
+            f"does is {show_rate(offer.min_bid)}; nothing was rented",
+            hint=f"bid at least {show_rate(offer.min_bid)}, or leave the bid to vastd (`--spot`)",
+        )
     if cap is not None and price > cap:
         asked, allowed = show_two_rates(price, cap)
         raise PolicyRefused(
-            f"offer {choice.offer.offer_id} costs {asked}, over the cap of {allowed}",
+            f"offer {offer.offer_id} costs {asked}, over the cap of {allowed}",
             hint="raise it with `vastctl budget max_dph_usd=N`, or choose another offer",
         )
 

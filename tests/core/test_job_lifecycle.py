@@ -16,6 +16,7 @@ WAITING = {
 ACTIVE = {
     ev.SyncBegan: S.STARTING, ev.Synced: S.STARTING, ev.JobStarted: S.RUNNING,
     ev.JobUnreachable: S.UNKNOWN, ev.JobReachable: S.RUNNING, ev.AttemptFailed: S.QUEUED,
+    ev.JobInterrupted: S.QUEUED,
     ev.CancelAsked: None, ev.TermSent: None, ev.JobFinished: S.FAILED, ev.NotCollected: None,
 }  # fmt: skip
 DONE = {ev.Collected: None, ev.NotCollected: None, ev.CancelAsked: None}

@@ -17,7 +17,7 @@ from vastd.errors import IllegalTransition
 FIRST = (ev.RentalPlanned, ev.RentalAdopted)
 NOTES = (
     "billing_changed warned quarantined key_attached policy_changed stop_tried start_tried "
-    "lease_renewed lease_asked"
+    "lease_renewed lease_asked bid_changed left_over"
 )
 # Written from DESIGN 4.1, not from the table: what may happen in each phase, and where it leads.
 LEGAL = {
@@ -63,7 +63,7 @@ LEGAL = {
     },
     "stopped": {
         "stopped": NOTES
-        + " job_left collect_verified collect_failed stop_asked start_asked end_decided",
+        + " job_left job_went_on collect_verified collect_failed stop_asked start_asked end_decided",
         "ready": "instance_resumed",
         "destroying": "destroy_decided",
         "gone": "found_absent",

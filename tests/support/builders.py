@@ -135,6 +135,9 @@ def samples() -> list[ev.Event]:
         ev.DestroyTried: {"accepted": True},
         ev.StopAsked: {"why": "lunch"},
         ev.StartAsked: {},
+        ev.JobWentOn: {"job_id": JOB_ID},
+        ev.LeftOver: {"job_id": JOB_ID},
+        ev.BidChanged: {"bid": RATE, "before": Micros(1), "lowest": Micros(2)},
         ev.StartTried: {"accepted": False, "error": "the GPU is taken"},
         ev.PolicyChanged: {
             "policy": Policy(budget=from_usd(5.0)),
@@ -156,6 +159,7 @@ def samples() -> list[ev.Event]:
         ev.ClockJumped: {"jump": "stepped", "by_s": -3600.0},
         ev.NetworkLost: {"since": T0},
         ev.NetworkBack: {"since": T0},
+        ev.JobInterrupted: {"rental_id": RENTAL_ID, "why": "outbid", "moves": True},
         ev.AttemptFailed: {"rental_id": RENTAL_ID, "phase": "booting", "why": "stuck"},
         ev.SyncBegan: {"rental_id": RENTAL_ID},
         ev.Synced: {"rental_id": RENTAL_ID, "files": 3, "bytes": 300, "secrets_kept": 1},

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from vastd_protocol.errors import ErrorCode
 from vastd_protocol.methods import event, policy
@@ -133,11 +134,45 @@ def test_policy_shows_every_limit(vastctl: Callable[..., Any], daemon: Any, make
 
 
 @pytest.mark.parametrize(
+    ("on_outbid", "told"), [("resume", "resume; given up after 6h"), ("rerent", "rerent")]
+)
+def test_policy_shows_the_bid_and_what_follows_when_it_does_not_win(
+    vastctl: Callable[..., Any], daemon: Any, make: Any, on_outbid: str, told: str
+) -> None:
+    bidding = structs.replace(A_POLICY, bid_usd=0.2, on_outbid=on_outbid, outbid_wait_s=21_600.0)
+    daemon.on("rental.get", make.rental())
+    daemon.on("policy.get", bidding)
+
+    rows = dict(line.split(maxsplit=1) for line in vastctl("policy", "r-1").out.splitlines())
+
+    assert rows["bid"] == "$0.200/h, the disk is extra"
+    assert rows["on_outbid"] == told
+
+
+def test_a_bid_that_does_not_win_is_confirmed_first(
+    vastctl: Callable[..., Any], daemon: Any, make: Any
+) -> None:
+    daemon.on("rental.get", make.rental())
+    refusal = make.refuse(ErrorCode.POLICY_REFUSED, "a bid of $0.100/h does not win rental 'lab'")
+    daemon.in_turn("policy.set", refusal, A_POLICY)
+
+    ran = vastctl("policy", "r-1", "bid=0.1", answers="y\n")
+
+    assert ran.code == 0
+    assert "bid less than wins machine lab? [y/N]" in ran.err
+    assert daemon.asked("policy.set")[1]["even_if_it_ends"] is True
+
+
+@pytest.mark.parametrize(
     ("words", "changes"),
     [
         (("r-1", "budget=5", "max_runtime=8h"), {"budget_usd": 5.0, "max_runtime_s": 28_800.0}),
         (("r-1", "idle=off", "keep=yes"), {"idle_s": None, "keep": True}),
         (("grace=0",), {"grace_s": 0.0}),
+        (
+            ("r-1", "bid=0.35", "on_outbid=rerent", "outbid_wait=2h"),
+            {"bid_usd": 0.35, "on_outbid": "rerent", "outbid_wait_s": 7200.0},
+        ),
         (("budget_usd=$3", "idle=20m"), {"budget_usd": 3.0, "idle_s": 1200.0}),
     ],
 )
@@ -157,7 +192,18 @@ def test_policy_changes_what_it_is_told(
 
 
 @pytest.mark.parametrize(
-    "word", ["budget=off", "keep=maybe", "speed=9", "idle", "grace=-1", "budget=x"]
+    "word",
+    [
+        "budget=off",
+        "bid=off",
+        "bid=0",
+        "on_outbid=ask",
+        "keep=maybe",
+        "speed=9",
+        "idle",
+        "grace=-1",
+        "budget=x",
+    ],
 )
 def test_a_limit_that_cannot_be_meant_changes_nothing(
     vastctl: Callable[..., Any], daemon: Any, word: str

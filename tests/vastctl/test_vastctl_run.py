@@ -199,6 +199,8 @@ def test_everything_said_arrives_in_the_submission(vastctl: Callable[..., Any], 
             "hb.json:60s",
             "--checkpoint",
             "c.pt",
+            "--on-outbid",
+            "rerent",
             "--spot",
         ],
         *[
@@ -235,6 +237,7 @@ def test_everything_said_arrives_in_the_submission(vastctl: Callable[..., Any], 
         "policy": {
             "budget_usd": 3.0, "max_runtime_s": 7200.0, "idle_s": 1200.0, "keep": True,
             "heartbeat_path": "hb.json", "heartbeat_interval_s": 60.0, "checkpoint_path": "c.pt",
+            "on_outbid": "rerent",
         },
     }  # fmt: skip
 

@@ -18,7 +18,8 @@ from vastd_protocol.methods.rental import RentalRef
 EXAMPLES: Final = """\
   vastctl policy r-1
   vastctl policy r-1 max_runtime=8h budget=5
-  vastctl policy r-1 idle=off keep=yes"""
+  vastctl policy r-1 idle=off keep=yes
+  vastctl policy r-1 bid=0.35 on_outbid=rerent"""
 
 _KEYS: Final = {
     "budget": "budget_usd",
@@ -26,7 +27,12 @@ _KEYS: Final = {
     "idle": "idle_s",
     "grace": "grace_s",
     "keep": "keep",
+    "on_outbid": "on_outbid",
+    "outbid_wait": "outbid_wait_s",
+    "bid": "bid_usd",
 }
+_MAY_BE_CONFIRMED: Final = ("would end", "does not win")
+_MONEY: Final = frozenset({"budget", "bid"})
 _YES_NO: Final = {"yes": True, "true": True, "no": False, "false": False}
 
 
@@ -36,7 +42,8 @@ def arguments(parser: ArgumentParser) -> None:
         "changes",
         metavar="KEY=VALUE",
         nargs="*",
-        help="budget=USD, max_runtime=DUR, idle=DUR (or off: only warn), grace=DUR, keep=yes|no",
+        help="budget=USD, max_runtime=DUR, idle=DUR (or off: only warn), grace=DUR, keep=yes|no; "
+        "of an interruptible machine bid=USD, on_outbid=resume|rerent|end, outbid_wait=DUR",
     )
 
 
@@ -61,7 +68,7 @@ def run(ctx: Context) -> int:
     return ExitCode.OK
 
 
-def _change(text: str) -> tuple[str, float | bool | None]:
+def _change(text: str) -> tuple[str, policy.Value]:
     name, equals, raw = text.partition("=")
     key, word = name.strip().replace("-", "_"), raw.strip()
     key = key.removesuffix("_usd").removesuffix("_s")
@@ -76,7 +83,13 @@ def _change(text: str) -> tuple[str, float | bool | None]:
         raise UsageError(f"{key}: {exc}") from None
 
 
-def _value(key: str, word: str) -> float | bool | None:
+def _value(key: str, word: str) -> policy.Value:
+    if key == "on_outbid":
+        if word.lower() not in options.ON_OUTBID:
+            raise UsageError(
+                f"on_outbid must be one of {', '.join(options.ON_OUTBID)}, not {word!r}"
+            )
+        return word.lower()
     if key == "keep":
         if word.lower() not in _YES_NO:
             raise UsageError(f"keep must be yes or no, not {word!r}")
@@ -87,10 +100,10 @@ def _value(key: str, word: str) -> float | bool | None:
         return None
     if key == "grace" and word == "0":
         return 0.0
-    return values.usd(word.removeprefix("$")) if key == "budget" else values.duration(word)
+    return values.usd(word.removeprefix("$")) if key in _MONEY else values.duration(word)
 
 
-def _set(ctx: Context, rental_id: str, name: str, changes: dict[str, float | bool | None]) -> bytes:
+def _set(ctx: Context, rental_id: str, name: str, changes: dict[str, policy.Value]) -> bytes:
     def wish(*, confirmed: bool) -> policy.PolicySetParams:
         return policy.PolicySetParams(
             rental=rental_id,
@@ -105,10 +118,14 @@ def _set(ctx: Context, rental_id: str, name: str, changes: dict[str, float | boo
         if (
             exc.code != ErrorCode.POLICY_REFUSED
             or not ctx.interactive
-            or "would end" not in str(exc)
+            or not any(words in str(exc) for words in _MAY_BE_CONFIRMED)
         ):
             raise
-        ctx.confirm(f"end machine {name} by this limit", [f"  {exc}"])
+        loses = "does not win" in str(exc)
+        what = (
+            f"bid less than wins machine {name}" if loses else f"end machine {name} by this limit"
+        )
+        ctx.confirm(what, [f"  {exc}"])
         return ctx.client.raw(policy.SET, wish(confirmed=True))
 
 
@@ -128,6 +145,8 @@ def _lines(ctx: Context, view: PolicyView) -> list[str]:
         ("idle", idle),
         ("grace", "-" if view.grace_s is None else words.limit(view.grace_s)),
         ("keep", "yes" if view.keep else "no"),
+        ("bid", "" if view.bid_usd is None else f"{words.rate(view.bid_usd)}, the disk is extra"),
+        ("on_outbid", _on_outbid(view)),
         ("heartbeat", _heartbeat(view)),
         ("checkpoint", view.checkpoint_path or ""),
     ]
@@ -135,6 +154,12 @@ def _lines(ctx: Context, view: PolicyView) -> list[str]:
     if view.max_dph_usd is not None:
         lines.append(f"never more than {words.rate(view.max_dph_usd)} (budget.max_dph_usd)")
     return lines
+
+
+def _on_outbid(view: PolicyView) -> str:
+    if view.on_outbid != "resume" or view.outbid_wait_s is None:
+        return view.on_outbid or ""
+    return f"resume; given up after {words.limit(view.outbid_wait_s)}"
 
 
 def _heartbeat(view: PolicyView) -> str:

@@ -60,6 +60,12 @@ def _add_job(parser: ArgumentParser) -> None:
         "--checkpoint", metavar="PATH", type=values.path, help="where the job saves its state"
     )
     job.add_argument(
+        "--on-outbid",
+        choices=options.ON_OUTBID,
+        help="of an interruptible machine: wait until the bid wins again, go on from the checkpoint "
+        "on another, or end",
+    )
+    job.add_argument(
         "--task-id",
         metavar="ID",
         type=values.path,

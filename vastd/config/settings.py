@@ -94,6 +94,18 @@ class DefaultsTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         bool, Meta(extra=_later("off: the files of your own ssh are yours unless you say so"))
     ] = False
 
+    on_outbid: Annotated[
+        Literal["resume", "rerent", "end"],
+        Meta(
+            extra=_why(
+                "waiting rents nothing: `resume` waits until the bid wins again, `rerent` takes a "
+                "job with a checkpoint to another machine, `end` gives it up"
+            )
+        ),
+    ] = "resume"
+    outbid_wait_s: Annotated[
+        Seconds, Meta(extra=_why("6 h at storage price: a night's demand may pass; guess"))
+    ] = 21_600.0
     on_zero_credit: Annotated[
         Literal["end", "warn"],
         Meta(

@@ -9,7 +9,7 @@ from typing import Final
 
 from vastd.core.market import Instance, InstanceStatus
 from vastd.core.money import Micros, for_seconds, from_usd
-from vastd.core.rental import Phase, Rental
+from vastd.core.rental import Order, Phase, Rental
 
 HOURS_PER_MONTH: Final = 720.0  # VAST_API 2.4: 30 x 24
 
@@ -53,7 +53,19 @@ def expected_rate(rental: Rental) -> Micros:
     The *instance's* billed rate counts, not the offer's (REQUIREMENTS BUD-11, X-17).
     """
     seen = max((segment.rate for segment in rental.rates), default=Micros(0))
-    return max(seen, rental.order.bid or rental.order.offer.dph)
+    return max(seen, order_rate(rental.order))
+
+
+def order_rate(order: Order) -> Micros:
+    """Return what an order costs per hour while it runs: a bid is for the GPUs, its disk is extra."""
+    if order.bid is None:
+        return order.offer.dph
+    offer = order.offer
+    if offer.storage_usd_gb_month is not None:
+        disk = from_usd(offer.storage_usd_gb_month * order.disk_gb / HOURS_PER_MONTH)
+    else:
+        disk = Micros(0 if offer.dph_base is None else max(0, offer.dph - offer.dph_base))
+    return Micros(order.bid + disk)
 
 
 def storage_rate(rental: Rental, instance: Instance | None = None) -> Micros:

@@ -63,6 +63,15 @@ class AttemptFailed(JobEvent, frozen=True, kw_only=True, tag="attempt_failed"):
     counts: bool = True  # False: the offer was gone, which is no failed machine
 
 
+class JobInterrupted(JobEvent, frozen=True, kw_only=True, tag="job_interrupted"):
+    """Its machine was taken away under it. It starts again from its checkpoint: on the same machine
+    when that runs again, or (`moves`) on another one."""
+
+    rental_id: str
+    why: str
+    moves: bool = False
+
+
 class SyncBegan(JobEvent, frozen=True, kw_only=True, tag="sync_began"):
     """The code is being sent."""
 
@@ -77,6 +86,7 @@ class Synced(JobEvent, frozen=True, kw_only=True, tag="synced"):
     bytes: int
     method: str = "rsync"
     secrets_kept: int = 0
+    log_base: int = 0  # bytes of its log at home that earlier runs wrote
     seconds: float | None = None  # None also when little of it had to be sent
 
 

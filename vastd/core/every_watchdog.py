@@ -5,5 +5,6 @@ from typing import Final
 from vastd.core import watchdogs
 from vastd.core.cap_watchdogs import CAP_DOGS
 from vastd.core.credit_watchdogs import CREDIT_DOGS
+from vastd.core.outbid_watchdogs import OUTBID_DOGS
 
-ALL: Final = (*watchdogs.ALL, *CAP_DOGS, *CREDIT_DOGS)
+ALL: Final = (*watchdogs.ALL, *CAP_DOGS, *CREDIT_DOGS, *OUTBID_DOGS)

@@ -79,6 +79,8 @@ class Job(Struct, frozen=True, kw_only=True):
     env_keys: list[str] = field(default_factory=list)
     request_id: str | None = None
     task_id: str | None = None
+    run: int = 1  # counts its starts: a machine that was taken away makes another one necessary
+    log_base: int = 0  # bytes of its log at home that earlier runs wrote
     sync_at: float | None = None  # its code began to be sent to the present machine
     synced_files: int | None = None
     synced_bytes: int | None = None
@@ -98,6 +100,16 @@ class Job(Struct, frozen=True, kw_only=True):
     missing: list[str] = field(default_factory=list)
     attempts: tuple[Attempt, ...] = ()
     setup: Setup | None = None  # it sets its machine up: nothing of it is an output
+
+    @property
+    def run_id(self) -> str:
+        """What the runner on its machine knows this start of it by: it starts every id once."""
+        return self.run_ids[-1]
+
+    @property
+    def run_ids(self) -> tuple[str, ...]:
+        """The same of every start so far, oldest first."""
+        return (self.job_id, *(f"{self.job_id}-{run}" for run in range(2, self.run + 1)))
 
     @property
     def finished(self) -> bool:

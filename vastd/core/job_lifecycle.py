@@ -27,6 +27,7 @@ _ACTIVE: Final[_Row] = {
     ev.JobUnreachable: _S.UNKNOWN,
     ev.JobReachable: _S.RUNNING,
     ev.AttemptFailed: _S.QUEUED,
+    ev.JobInterrupted: _S.QUEUED,
     ev.CancelAsked: None,
     ev.TermSent: None,
     ev.JobFinished: None,
@@ -92,8 +93,10 @@ def _with_fields(job: Job, event: ev.JobEvent) -> Job:
         case ev.SyncBegan(at=at):
             began = job.sync_at or at
             return structs.replace(job, sync_at=began, synced_files=None, synced_bytes=None)
-        case ev.Synced(files=files, bytes=size):
-            return structs.replace(job, synced_files=files, synced_bytes=size)
+        case ev.Synced(files=files, bytes=size, log_base=base):
+            return structs.replace(job, synced_files=files, synced_bytes=size, log_base=base)
+        case ev.JobInterrupted():
+            return _interrupted(job, event)
         case ev.JobStarted(at=at):
             return structs.replace(job, started_at=job.started_at or at)
         case ev.CancelAsked(at=at):
@@ -126,6 +129,27 @@ def _with_fields(job: Job, event: ev.JobEvent) -> Job:
             return structs.replace(job, collected=False, collect_final=True, failure=failure)
         case _:
             return job
+
+
+def _interrupted(job: Job, event: ev.JobInterrupted) -> Job:
+    """Return the job before its next start. `started_at` stays: there may be results somewhere."""
+    job = structs.replace(job, run=job.run + 1, term_at=None, sync_at=None, reason=event.why)
+    if not event.moves:
+        return job  # its code is on that machine's disk
+    attempts = tuple(
+        structs.replace(a, phase="busy", reason=event.why, ended_at=event.at, counts=False)
+        if a.rental_id == event.rental_id and a.ended_at is None
+        else a
+        for a in job.attempts
+    )
+    return structs.replace(
+        job,
+        rental_id=None,
+        attempts=attempts,
+        started_at=None,
+        synced_files=None,
+        synced_bytes=None,
+    )
 
 
 def _closed(job: Job, event: ev.AttemptFailed) -> tuple[Attempt, ...]:

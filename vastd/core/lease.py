@@ -102,7 +102,9 @@ def terms(rental: Rental, jobs: Sequence[Job], limits: Limits, now: float) -> Le
         grace_s=rental.policy.grace_s,
         salvage=rules.salvage,
         uncollected=tuple(job.job_id for job in jobs if _to_keep(job)),
-        settled=tuple(job.job_id for job in jobs if job.finished and not _to_keep(job)),
+        settled=tuple(
+            mark for job in jobs if job.finished and not _to_keep(job) for mark in job.run_ids
+        ),
     )
 
 

@@ -123,6 +123,19 @@ def _noted(rental: Rental, event: ev.RentalEvent) -> Rental:
             return structs.replace(rental, lease_until=until)
         case ev.LeaseAsked(until=until):
             return structs.replace(rental, lease_asked_until=until)
+        case ev.JobWentOn(job_id=job_id):
+            # A stop of before must not count: this disk shall not start by itself and bill its GPU.
+            return structs.replace(
+                rental,
+                left_jobs=(*rental.left_jobs, job_id),
+                stop_tried_at=None,
+                stop_accepted=False,
+            )
+        case ev.LeftOver(job_id=job_id):
+            left = tuple(other for other in rental.left_jobs if other != job_id)
+            return structs.replace(rental, left_jobs=left)
+        case ev.BidChanged(bid=bid):
+            return structs.replace(rental, order=structs.replace(rental.order, bid=bid))
         case ev.Warned(watchdog=name):
             return structs.replace(rental, warned=rental.warned | {name})
         case ev.Quarantined(why=why):

@@ -12,7 +12,7 @@ from vastd.core.hosts import Host, Known, blocked
 from vastd.core.job import Attempt, Job, JobState
 from vastd.core.limits import Limits
 from vastd.core.money import Micros
-from vastd.core.rental import BOOT_FAILURES, Phase, Rental, StopCause, Trigger
+from vastd.core.rental import BOOT_FAILURES, OnOutbid, Phase, Rental, StopCause, Trigger
 
 _NOT_STARTED = frozenset({JobState.QUEUED, JobState.PLACING, JobState.STARTING})
 
@@ -35,13 +35,15 @@ def settle(job: Job, rentals: Mapping[str, Rental], limits: Limits, now: float) 
     """Return what to record about `job` and whether it needs a machine. `rentals`: by id."""
     rental = rentals.get(job.rental_id) if job.rental_id else None
     if job.finished:
-        return _after(job, rental, now)
+        return _after(job, rental, rentals, now)
     if job.cancel_at is not None and job.state in (JobState.QUEUED, JobState.PLACING):
         return Verdict(events=_cancelled(job, rental, now))
     if rental is None:
         return Verdict(need=Need.MACHINE) if job.rents else Verdict()
     if rental.phase is Phase.STOPPED and job.active:
         return Verdict(events=_stopped(job, rental, now))
+    if rental.phase is Phase.STOPPED and rental.ending is not None and job.run > 1:
+        return Verdict(events=_waited(job, rental, now))
     if rental.phase is not Phase.GONE:
         return Verdict()
     if job.state not in _NOT_STARTED or job.started_at is not None:
@@ -59,8 +61,15 @@ def is_over(job: Job, rentals: Mapping[str, Rental]) -> bool:
     return rental.phase is Phase.GONE and (not job.uncollected or job.collect_final)
 
 
-def _after(job: Job, rental: Rental | None, now: float) -> Verdict:
-    """A machine that is gone takes uncollected results with it: say so once."""
+def _after(job: Job, rental: Rental | None, rentals: Mapping[str, Rental], now: float) -> Verdict:
+    """Let go what is not needed any more. A machine that is gone takes uncollected results with it:
+    say so once."""
+    if (left := left_behind(job, rentals)) and job.state is JobState.SUCCEEDED and job.collected:
+        return Verdict(
+            events=tuple(
+                ev.LeftOver(rental_id=one.rental_id, job_id=job.job_id, at=now) for one in left
+            )
+        )
     if rental is None or rental.phase is not Phase.GONE:
         return Verdict()
     if not job.uncollected or job.collect_final:
@@ -84,8 +93,74 @@ def _cancelled(job: Job, rental: Rental | None, now: float) -> tuple[ev.Event, .
     return (done, end)
 
 
+def left_behind(job: Job, rentals: Mapping[str, Rental]) -> list[Rental]:
+    """Return the machines whose disk is kept for what `job` left there when it went on elsewhere."""
+    tried = (rentals.get(attempt.rental_id) for attempt in job.attempts)
+    return [
+        one
+        for one in tried
+        if one is not None and one.phase is not Phase.GONE and job.job_id in one.left_jobs
+    ]
+
+
+MAX_RUNS: Final = 10  # guess: whoever is outbid that often had better bid more
+
+
+def _goes_on(job: Job, rental: Rental) -> bool:
+    """Return whether a job that was interrupted starts again: only from a checkpoint it declared,
+    and only when it was outbid; anything else would repeat its work unasked."""
+    ours = rental.ending is None or rental.end_reason is Trigger.OUTBID
+    waits = rental.policy.on_outbid is OnOutbid.RESUME and rental.ending is None
+    moves = rental.policy.on_outbid is OnOutbid.RERENT and job.rents
+    return (
+        rental.stopped_by is StopCause.OUTBID
+        and ours
+        and (waits or moves)
+        and job.policy.checkpoint_path is not None
+        and job.cancel_at is None
+        and job.setup is None
+        and job.run < MAX_RUNS
+    )
+
+
+def _interrupted(job: Job, rental: Rental, now: float) -> tuple[ev.Event, ...]:
+    moves = rental.policy.on_outbid is OnOutbid.RERENT
+    goes_on = "on another machine" if moves else "when this machine runs again"
+    why = f"{rental.stop_detail}; it goes on from its checkpoint {goes_on}"
+    rid, jid = rental.rental_id, job.job_id
+    found: list[ev.Event] = []
+    if rental.phase is Phase.STOPPED and job.may_have_started:
+        found.append(ev.JobStarted(job_id=jid, rental_id=rid, at=now))
+    found.append(ev.JobInterrupted(job_id=jid, rental_id=rid, at=now, why=why, moves=moves))
+    if moves:
+        found.append(ev.JobWentOn(rental_id=rid, job_id=jid, at=now))
+        if rental.ending is None:
+            told = rental.stop_detail or "outbid"
+            end = ev.EndDecided(rental_id=rid, at=now, trigger=Trigger.OUTBID, why=told)
+            found.append(end)
+    return tuple(found)
+
+
+def _waited(job: Job, rental: Rental, now: float) -> tuple[ev.Event, ...]:
+    """The machine it waits for is given up; what it wrote before is on the disk."""
+    why = f"it waited for its machine to run again: {rental.end_detail or rental.end_reason}"
+    state = _STATE_OF_END.get(rental.end_reason or Trigger.BUG, JobState.TIMED_OUT)
+    failure = "machine" if state is JobState.FAILED else None
+    return (ev.JobFinished(job_id=job.job_id, at=now, state=state, why=why, failure=failure),)
+
+
+_STATE_OF_END: Final = {
+    Trigger.USER: JobState.CANCELLED,
+    Trigger.OUTBID: JobState.FAILED,
+    Trigger.UNREACHABLE: JobState.FAILED,
+    Trigger.BUG: JobState.FAILED,
+}
+
+
 def _stopped(job: Job, rental: Rental, now: float) -> tuple[ev.Event, ...]:
     """A container that stopped took the job's process with it; its files wait on the disk."""
+    if _goes_on(job, rental):
+        return _interrupted(job, rental, now)
     limit = rental.ending is not None and rental.end_reason is not Trigger.OUTBID
     told = rental.stop_detail if rental.stopped_by is not StopCause.ASKED else None
     why = f"its machine was stopped: {rental.end_detail or told or 'by Vast'}"

@@ -77,6 +77,14 @@ class StopCause(StrEnum):
     UNKNOWN = "unknown"
 
 
+class OnOutbid(StrEnum):
+    """What follows when somebody bid more. A machine on demand is never taken instead."""
+
+    RESUME = "resume"  # wait until the bid wins again, for `outbid_wait_s` at most
+    RERENT = "rerent"  # a job with a checkpoint goes on on another machine
+    END = "end"
+
+
 class Blame(StrEnum):
     """Whose fault it is that a machine could not serve, and so what follows."""
 
@@ -111,6 +119,8 @@ class Policy(Struct, frozen=True, kw_only=True):
     checkpoint_path: str | None = None
     grace_s: float = 60.0
     keep: bool = False  # keep the machine when its jobs are done
+    on_outbid: OnOutbid = OnOutbid.RESUME
+    outbid_wait_s: float = 21_600.0  # `settings.outbid_wait_s`
 
 
 class Order(Struct, frozen=True, kw_only=True):
@@ -184,6 +194,8 @@ class Rental(Struct, frozen=True, kw_only=True):
     pause: Pause | None = None  # it shall be stopped, or is because somebody asked for it
     stopped_by: StopCause | None = None  # while it stands still; None: before causes were kept
     stop_detail: str | None = None  # the same in words
+    # Jobs that went on on another machine: what they left here is kept until they succeeded there.
+    left_jobs: tuple[str, ...] = ()
     paused_at: float | None = None  # since when it stands still because the user wanted it
     start_asked_at: float | None = None  # it shall run again; None once it does
     start_tried_at: float | None = None

@@ -123,6 +123,26 @@ class InstanceStopped(RentalEvent, frozen=True, kw_only=True, tag="instance_stop
     cause: StopCause = StopCause.UNKNOWN
 
 
+class JobWentOn(RentalEvent, frozen=True, kw_only=True, tag="job_went_on"):
+    """A job of this machine goes on on another; what it left here is kept until it succeeded."""
+
+    job_id: str
+
+
+class LeftOver(RentalEvent, frozen=True, kw_only=True, tag="left_over"):
+    """What a job left here is not needed any more: its results came home from another machine."""
+
+    job_id: str
+
+
+class BidChanged(RentalEvent, frozen=True, kw_only=True, tag="bid_changed"):
+    """Vast took another bid for the machine. `lowest`: what won then, if known."""
+
+    bid: Micros
+    before: Micros
+    lowest: Micros | None = None
+
+
 class InstanceResumed(RentalEvent, frozen=True, kw_only=True, tag="instance_resumed"):
     """A stopped instance runs again."""
 

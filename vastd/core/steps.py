@@ -154,14 +154,15 @@ def situation(
 ) -> Situation:
     """Return how things stand on a machine that shall end."""
     if rental.phase is Phase.STOPPED:
-        lost = rental.taken_over or any(job.uncollected for job in jobs)
+        lost = rental.taken_over or rental.left_jobs or any(job.uncollected for job in jobs)
         return Situation.UNREACHABLE if lost else Situation.SETTLED
     if _may_run(rental, _active(jobs)):
         deaf = _unreachable(seen, limits, now) or _beyond_us(rental, limits, now)
         return Situation.UNREACHABLE if deaf else Situation.JOB_ACTIVE
     if not any(job.uncollected for job in jobs):
         # What is on a machine that was taken over is not known: its disk is kept.
-        return Situation.COPY_FAILED if rental.taken_over else Situation.SETTLED
+        kept = rental.taken_over or rental.left_jobs
+        return Situation.COPY_FAILED if kept else Situation.SETTLED
     if rental.collect_failures >= COLLECT_TRIES:
         return Situation.UNREACHABLE if _unreachable(seen, limits, now) else Situation.COPY_FAILED
     return Situation.UNCOLLECTED
@@ -211,6 +212,9 @@ def _end(rental: Rental, jobs: Sequence[Job], seen: Sighting, limits: Limits, no
             return _collect(rental, jobs, limits)
         case Outcome.DESTROY:
             return Step(do=Do.DECIDE_DESTROY, why=f"{ending.trigger}: {now_is}")
+        case Outcome.STOP if rental.left_jobs and not rental.stop_accepted:
+            # Outbid, it would run again by itself, for nobody.
+            return _ask_to_stop(rental, limits, f"{ending.trigger}: {now_is}")
         case Outcome.STOP if rental.phase is not Phase.STOPPED:
             return _ask_to_stop(rental, limits, f"{ending.trigger}: {now_is}")
         case _ if rental.phase is Phase.STOPPED and rental.start_asked_at is not None:

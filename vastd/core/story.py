@@ -4,6 +4,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
+from vastd.core import billing
 from vastd.core import events as ev
 from vastd.core.alarms import Scalar
 from vastd.core.instants import plural, rfc3339, shown, size, span
@@ -156,6 +157,19 @@ def _of_pause(
             return Line(text=f"its limits changed: {', '.join(said)}", data=data)
 
 
+def _of_bid(event: ev.JobWentOn | ev.LeftOver | ev.BidChanged) -> Line:
+    match event:
+        case ev.JobWentOn(job_id=job_id):
+            text = f"job {job_id} goes on on another machine; this disk is kept until it succeeded"
+            return Line(text=text, severity="warning")
+        case ev.LeftOver(job_id=job_id):
+            return Line(text=f"results of job {job_id} are home: what it left here is not needed")
+        case ev.BidChanged(bid=bid, before=before, lowest=lowest):
+            wins = "" if lowest is None else f"; the lowest that wins is {show_rate(lowest)}"
+            text = f"bids {show_rate(bid)} now, before {show_rate(before)}{wins}"
+            return Line(text=text, data={"bid_usd": to_usd(bid)})
+
+
 def _of_ending(event: ev.RentalEvent) -> Line:
     match event:
         case ev.StopAsked() | ev.StartAsked() | ev.StartTried() | ev.PolicyChanged():
@@ -163,6 +177,8 @@ def _of_ending(event: ev.RentalEvent) -> Line:
         case ev.InstanceStopped(why=why, asked=asked):
             grave = "info" if asked else "warning"
             return Line(text=f"the machine stopped: {why}", severity=grave)
+        case ev.JobWentOn() | ev.LeftOver() | ev.BidChanged():
+            return _of_bid(event)
         case ev.InstanceResumed():
             return Line(text="the machine runs again")
         case ev.EndDecided(trigger=trigger, why=why):
@@ -197,7 +213,7 @@ def _of_ending(event: ev.RentalEvent) -> Line:
 
 def _planned(rental: Rental, why: str, gate: tuple[Admission, ...]) -> Line:
     offer = rental.order.offer
-    what = f"{offer.num_gpus}x {offer.gpu_name} at {show_rate(rental.order.bid or offer.dph)}"
+    what = f"{offer.num_gpus}x {offer.gpu_name} at {show_rate(billing.order_rate(rental.order))}"
     return Line(
         text="; ".join(filter(None, (f"chose offer {offer.offer_id}: {what}", why, _money(gate)))),
         data={
@@ -245,6 +261,8 @@ def _of_job(event: ev.JobEvent) -> Line:
             return Line(text=f"placed on {rental_id}", data={"rental_id": rental_id})
         case ev.AttemptFailed():
             return _attempt(event)
+        case ev.JobInterrupted(why=why):
+            return Line(text=f"interrupted: {why}", severity="warning")
         case ev.SyncBegan():
             return Line(text="sending the project")
         case ev.Synced(files=files, bytes=count, secrets_kept=kept):

@@ -22,6 +22,8 @@ _NOTES: Final = (
     ev.Quarantined,
     ev.KeyAttached,
     ev.PolicyChanged,
+    ev.BidChanged,
+    ev.LeftOver,
     ev.LeaseRenewed,
     ev.LeaseAsked,
     # A late word of a request that was under way when something else was decided.
@@ -120,6 +122,7 @@ TRANSITIONS: Final[Mapping[Phase, _Row]] = {
             # Its job ended with the container: READY collects what is on the disk.
             ev.InstanceResumed: Phase.READY,
             ev.StartAsked: Phase.STOPPED,
+            ev.JobWentOn: Phase.STOPPED,
             ev.JobLeft: Phase.STOPPED,
             ev.CollectVerified: Phase.STOPPED,
             ev.CollectFailed: Phase.STOPPED,

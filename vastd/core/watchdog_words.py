@@ -30,6 +30,7 @@ TITLES: Final = {
     "listing_stale": "Vast's listing",
     "cap": "caps of all machines",
     "cap_warn": "caps of all machines, early warning",
+    "outbid": "a bid that does not win",
     "credit": "the account's credit",
     "credit_warn": "the account's credit, early warning",
     "credit_out": "an account out of credit",
@@ -104,6 +105,17 @@ def _caps(watch: Watch, now: float) -> dict[str, Scalar]:
             found[f"{pace.cap} burn"] = show_rate(pace.burn)
             found[f"{pace.cap} kept for winding down"] = show(pace.kept_back)
     return found
+
+
+def _outbid(watch: Watch, now: float) -> dict[str, Scalar]:
+    rental, row = watch.rental, watch.seen.instance
+    lowest = None if row is None or row.min_bid is None else show_rate(row.min_bid)
+    return {
+        "bid": None if rental.order.bid is None else show_rate(rental.order.bid),
+        "lowest_that_wins": lowest,
+        "on_outbid": str(rental.policy.on_outbid),
+        "since": maybe(rental.phase_since),
+    }
 
 
 def _credit(watch: Watch, now: float) -> dict[str, Scalar]:
@@ -182,6 +194,7 @@ INPUTS: Final[Mapping[str, Callable[[Watch, float], dict[str, Scalar]]]] = {
     "budget_warn": _money,
     "cap": _caps,
     "cap_warn": _caps,
+    "outbid": _outbid,
     "credit": _credit,
     "credit_warn": _credit,
     "heartbeat": _heartbeat,

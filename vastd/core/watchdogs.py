@@ -17,7 +17,7 @@ from vastd.core import billing, money, watchdog_words
 from vastd.core.alarms import Action, Alarm, Watch, Watchdog, end, warn
 from vastd.core.boot_watchdogs import BOOT_DOGS
 from vastd.core.limits import COLLECT_TRIES
-from vastd.core.rental import Phase, Policy, Trigger
+from vastd.core.rental import Phase, Policy, StopCause, Trigger
 from vastd.core.spending import wind_down_s
 
 _LIVE: Final = frozenset(
@@ -185,10 +185,14 @@ def held(watch: Watch) -> Alarm | None:
     """Say once a day that a machine is kept, and billed, only for what is on its disk."""
     rental = watch.rental
     waiting = rental.taken_over or any(job.finished and job.uncollected for job in watch.jobs)
+    waiting = waiting or bool(rental.left_jobs)
     paused = rental.phase is Phase.STOPPED and rental.pause is not None
+    # Nobody asked for it and nothing of a job is on it: somebody works there himself.
+    alone = rental.phase is Phase.STOPPED and rental.stopped_by not in (None, *_TOLD_ELSEWHERE)
+    alone = alone and (rental.purpose != "job" or rental.policy.keep)
     given_up = rental.phase is Phase.READY and rental.collect_failures >= COLLECT_TRIES
     still = rental.phase is Phase.STOPPED and rental.start_asked_at is None
-    if not (waiting or paused) or not (given_up or still):
+    if not (waiting or paused or alone) or not (given_up or still):
         return None
     told = sum(1 for name in rental.warned if name.startswith("held"))
     since = max(rental.phase_since, rental.collect_failed_at or 0.0)
@@ -196,11 +200,14 @@ def held(watch: Watch) -> Alarm | None:
     if paused:
         since += HELD_WARN_S  # the stop itself said it
         why = f"stopped as asked, its disk bills {rate}; `vastctl start` or `vastctl destroy` it"
+    elif alone and not waiting:
+        why = f"{rental.stop_detail}, at {rate}; `vastctl start` or `vastctl destroy` it"
     else:
         why = f"kept for results that are not home, at {rate}; {_HELD_REMEDY}"
     return warn(watch, f"held-{told + 1}", since + told * HELD_WARN_S, why)
 
 
+_TOLD_ELSEWHERE: Final = (StopCause.ASKED, StopCause.CREDIT)
 HELD_WARN_S: Final = 86_400.0  # guess: daily is neither silence nor noise
 _HELD_REMEDY: Final = (
     "when it can be reached again they are collected, `vastctl destroy --force --reason TEXT` "

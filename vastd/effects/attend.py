@@ -78,7 +78,7 @@ async def _look(
 ) -> bool:
     """Take one snapshot and act on it; return True when the job has ended. `limit` is moved on
     while the log comes home: it may be long."""
-    snapshot = await box.job_snapshot(job_id)
+    snapshot = await box.job_snapshot(shell.ledger.job(job_id).run_id)
     _note(shell, rental_id, snapshot)
     _catch_up(shell, rental_id, job_id, snapshot)
     if snapshot.state is not BoxJobState.RUNNING:
@@ -152,7 +152,8 @@ async def _fetch_log(shell: Shell, box: Box, job_id: str) -> bool:
     if shell.logs.capped(job_id):
         return False
     offset = shell.logs.size(job_id)
-    data = await box.read_log(job_id, offset, LOG_CHUNK_BYTES)
+    job = shell.ledger.job(job_id)
+    data = await box.read_log(job.run_id, max(0, offset - job.log_base), LOG_CHUNK_BYTES)
     if not data:
         return False
     total = shell.logs.append(job_id, offset, data)
@@ -182,11 +183,11 @@ async def _end(shell: Shell, box: Box, job: Job, why: str) -> None:
     assert rental_id is not None
     grace = shell.ledger.rental(rental_id).policy.grace_s
     if job.term_at is None:
-        await box.signal_job(job.job_id, "TERM")
+        await box.signal_job(job.run_id, "TERM")
         shell.ledger.commit(ev.TermSent(job_id=job.job_id, at=now, why=why))
     elif now >= job.term_at + grace:
         _log.warning("job=%s did not exit within %.0f s: KILL", job.job_id, grace)
-        await box.signal_job(job.job_id, "KILL")
+        await box.signal_job(job.run_id, "KILL")
 
 
 def _ended(shell: Shell, rental_id: str, job: Job, snapshot: JobSnapshot) -> None:

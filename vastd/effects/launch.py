@@ -10,7 +10,7 @@ from vastd.core.job import Job, JobState
 from vastd.effects.setup import setup_command
 from vastd.effects.verify import target
 from vastd.errors import InvalidRequest, SshError, TransferFailed, UnsafePath
-from vastd.jobs.port import Box, BoxJobState, JobOrder, ProjectSource
+from vastd.jobs.port import Box, BoxJobState, JobOrder, JobSnapshot, ProjectSource
 from vastd.shell import Shell
 
 _log = logging.getLogger(__name__)
@@ -46,33 +46,49 @@ async def launch(shell: Shell, rental_id: str, job_id: str) -> None:
 async def _start(shell: Shell, box: Box, rental_id: str, job: Job) -> None:
     # A start whose answer was lost may have succeeded: sending code under a running job would
     # change its files.
-    snapshot = await box.job_snapshot(job.job_id)
+    snapshot = await box.job_snapshot(job.run_id)
     if snapshot.state is BoxJobState.ABSENT:
-        shell.ledger.commit(
-            ev.SyncBegan(job_id=job.job_id, rental_id=rental_id, at=shell.wall_clock())
-        )
-        source = ProjectSource(root=Path(job.project), include=job.include)
-
-        def progress(step: str, done: int, total: int | None, unit: str) -> None:
-            shell.progress(step, done, total, unit, rental_id, job.job_id)
-
-        began = trio.current_time()
-        report = await box.push_project(source, progress)
-        whole = report.files_sent == report.files
-        shell.ledger.commit(
-            ev.Synced(
-                job_id=job.job_id,
-                rental_id=rental_id,
-                at=shell.wall_clock(),
-                files=report.files,
-                bytes=report.bytes,
-                method=report.method,
-                secrets_kept=len(report.secrets_kept),
-                seconds=trio.current_time() - began if whole else None,
-            )
-        )
+        base = shell.logs.size(job.job_id) if job.run > 1 else 0
+        await _send(shell, box, rental_id, job, base)
         await box.start_job(_order(shell, job))
-        snapshot = await box.job_snapshot(job.job_id)
+        snapshot = await box.job_snapshot(job.run_id)
+    _started(shell, rental_id, job, snapshot)
+
+
+async def _send(shell: Shell, box: Box, rental_id: str, job: Job, base: int) -> None:
+    """Bring the code over. A machine that only stood still has it, and newer files of the job."""
+    shell.ledger.commit(ev.SyncBegan(job_id=job.job_id, rental_id=rental_id, at=shell.wall_clock()))
+    if job.run > 1 and job.synced_files is not None:
+        there = ev.Synced(
+            job_id=job.job_id, rental_id=rental_id, at=shell.wall_clock(), files=job.synced_files,
+            bytes=0, method="kept", log_base=base,
+        )  # fmt: skip
+        shell.ledger.commit(there)
+        return
+    source = ProjectSource(root=Path(job.project), include=job.include)
+
+    def progress(step: str, done: int, total: int | None, unit: str) -> None:
+        shell.progress(step, done, total, unit, rental_id, job.job_id)
+
+    began = trio.current_time()
+    report = await box.push_project(source, progress)
+    whole = report.files_sent == report.files
+    shell.ledger.commit(
+        ev.Synced(
+            job_id=job.job_id,
+            rental_id=rental_id,
+            at=shell.wall_clock(),
+            files=report.files,
+            bytes=report.bytes,
+            method=report.method,
+            secrets_kept=len(report.secrets_kept),
+            seconds=trio.current_time() - began if whole else None,
+            log_base=base,
+        )
+    )
+
+
+def _started(shell: Shell, rental_id: str, job: Job, snapshot: JobSnapshot) -> None:
     now = shell.wall_clock()
     started: list[ev.Event] = []
     if shell.ledger.job(job.job_id).state in (JobState.QUEUED, JobState.PLACING):
@@ -91,7 +107,7 @@ def _order(shell: Shell, job: Job) -> JobOrder:
             hint="submit it again",
         )
     return JobOrder(
-        job_id=job.job_id,
+        job_id=job.run_id,
         command=job.command if job.setup is None else setup_command(job.setup),
         env=env,
         heartbeat_path=job.policy.heartbeat_path,

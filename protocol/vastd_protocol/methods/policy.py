@@ -5,6 +5,9 @@ from msgspec import field
 from vastd_protocol.method import Method, Mutation, Params, View
 from vastd_protocol.methods.rental import RentalRef, WatchdogView
 
+Value = float | bool | str | None
+"""What a limit can be."""
+
 
 class PolicyView(View, frozen=True, kw_only=True):
     """The limits of one rental. Durations in seconds; null: no such limit."""
@@ -17,6 +20,9 @@ class PolicyView(View, frozen=True, kw_only=True):
     idle_s: float | None = None  # null: idleness is only warned about
     grace_s: float | None = None
     keep: bool = False  # keep the machine when its jobs are done
+    on_outbid: str | None = None  # `resume`, `rerent` or `end`; null: on demand
+    outbid_wait_s: float | None = None  # how long `resume` waits
+    bid_usd: float | None = None  # per hour for the GPUs; null: on demand
     max_dph_usd: float | None = None
     heartbeat_path: str | None = None
     heartbeat_interval_s: float | None = None
@@ -28,12 +34,13 @@ class PolicyView(View, frozen=True, kw_only=True):
 
 
 class PolicySetParams(Mutation, frozen=True, kw_only=True):
-    """`changes`: by key (`budget_usd`, `max_runtime_s`, `idle_s`, `grace_s`, `keep`) the new value.
-    A limit that is over already is refused unless `even_if_it_ends`."""
+    """`changes`: by key (`budget_usd`, `max_runtime_s`, `idle_s`, `grace_s`, `keep`, `on_outbid`,
+    `outbid_wait_s`, `bid_usd`) the new value. A limit that is over already, or a bid that does not
+    win, is refused unless `even_if_it_ends`. A new bid is told to Vast before the answer."""
 
     rental: str | None = None
     project: str | None = None
-    changes: dict[str, float | bool | None] = field(default_factory=dict)
+    changes: dict[str, Value] = field(default_factory=dict)
     even_if_it_ends: bool = False
 
 

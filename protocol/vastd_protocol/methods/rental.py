@@ -120,6 +120,9 @@ class PolicyParams(Params, frozen=True, kw_only=True):
     checkpoint_path: str | None = None
     grace_s: float | None = None
     keep: bool = False
+    # Of an interruptible machine: `resume` (wait for its bid to win again), `rerent` or `end`.
+    on_outbid: str | None = None
+    outbid_wait_s: float | None = None
 
 
 class RentalCreateParams(Mutation, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from typing import Final
 
 from vastd.core.job import Job, Needs
 from vastd.core.money import from_usd, show_two, show_two_rates
-from vastd.core.rental import Policy, Rental
+from vastd.core.rental import OnOutbid, Policy, Rental
 from vastd.defaults import cap_hint, fill_needs, fill_policy
 from vastd.errors import BudgetExceeded, InvalidRequest, TransferFailed, UnsafePath
 from vastd.jobs.paths import check_output
@@ -83,10 +83,16 @@ def policy_of(said: PolicyParams, config: Configuration) -> Policy:
             end the job early.
     """
     said = fill_policy(said, config)
-    for name in ("budget_usd", "max_runtime_s", "idle_s", "heartbeat_interval_s"):
+    for name in (
+        "budget_usd", "max_runtime_s", "idle_s", "heartbeat_interval_s", "outbid_wait_s"
+    ):  # fmt: skip
         _positive(name, getattr(said, name))
     if said.grace_s is not None and not 0 <= said.grace_s <= 3600:
         raise InvalidRequest(f"grace_s must be 0 to 3600, not {said.grace_s}")
+    if said.on_outbid is not None and said.on_outbid not in {*OnOutbid}:
+        raise InvalidRequest(
+            f"on_outbid must be one of {', '.join(OnOutbid)}, not {said.on_outbid[:40]!r}"
+        )
     default = config.policy()
     per_job, per_hour = config.caps()
     budget = from_usd(said.budget_usd) if said.budget_usd is not None else per_job
@@ -107,6 +113,8 @@ def policy_of(said: PolicyParams, config: Configuration) -> Policy:
         checkpoint_path=said.checkpoint_path,
         grace_s=default.grace_s if said.grace_s is None else said.grace_s,
         keep=said.keep,
+        on_outbid=OnOutbid(said.on_outbid or default.on_outbid),
+        outbid_wait_s=said.outbid_wait_s or default.outbid_wait_s,
     )
 
 
@@ -116,7 +124,7 @@ def no_limits(said: PolicyParams, rental: Rental) -> None:
     Raises:
         InvalidRequest: names what was said; it would be ignored.
     """
-    limits = ("budget_usd", "max_runtime_s", "idle_s")
+    limits = ("budget_usd", "max_runtime_s", "idle_s", "on_outbid", "outbid_wait_s")
     given = [name for name in limits if getattr(said, name) is not None]
     ends_itself = rental.purpose == "job" and not rental.policy.keep
     given += ["keep"] if said.keep and ends_itself else []

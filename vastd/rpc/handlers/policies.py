@@ -5,12 +5,13 @@ from typing import Final
 
 from msgspec import structs
 
+from vastd.bidding import check_bid, send_bid
 from vastd.core import billing, endings, every_watchdog, steps, watchdogs
 from vastd.core import events as ev
 from vastd.core.alarms import End
 from vastd.core.instants import maybe
-from vastd.core.money import from_usd, show, show_two, to_usd
-from vastd.core.rental import Phase, Policy, Rental
+from vastd.core.money import Micros, from_usd, show, show_two, to_usd
+from vastd.core.rental import OnOutbid, Phase, Policy, Rental
 from vastd.errors import BudgetExceeded, InvalidRequest, PolicyRefused
 from vastd.rpc.context import Context
 from vastd.rpc.dispatch import Call, handles
@@ -21,7 +22,10 @@ from vastd_protocol.methods import policy as wire
 from vastd_protocol.methods.rental import RentalRef
 
 MAX_SECONDS: Final = 31_536_000.0  # a year, as in the configuration: more is a unit mistaken
-_KEYS: Final = ("budget_usd", "max_runtime_s", "idle_s", "grace_s", "keep")
+_KEYS: Final = (
+    "budget_usd", "max_runtime_s", "idle_s", "grace_s", "keep", "on_outbid", "outbid_wait_s",
+    "bid_usd",
+)  # fmt: skip
 
 
 @handles(wire.GET)
@@ -40,6 +44,7 @@ async def change(ctx: Context, params: wire.PolicySetParams, call: Call) -> wire
             f"the end of rental {rental.name!r} is decided ({rental.end_reason}): "
             "its limits change nothing any more"
         )
+    bid = _bid(ctx, rental, params)
     policy = _changed(rental.policy, params.changes, cap=ctx.config.caps()[0])
     longer = policy.max_runtime_s - rental.policy.max_runtime_s
     deadline = None if rental.deadline_at is None else rental.deadline_at + longer
@@ -52,6 +57,9 @@ async def change(ctx: Context, params: wire.PolicySetParams, call: Call) -> wire
     runs = rental.phase is not Phase.STOPPED or rental.start_asked_at is not None
     if _loosens(rental.policy, policy) and runs:
         admit(shell, after)  # it may spend more than was reserved for it
+    events: list[ev.Event] = []
+    if bid is not None:
+        events.append(await send_bid(shell, rental, bid))
     event = ev.PolicyChanged(
         rental_id=rental.rental_id,
         at=shell.wall_clock(),
@@ -59,7 +67,20 @@ async def change(ctx: Context, params: wire.PolicySetParams, call: Call) -> wire
         deadline_at=deadline,
         changes=_told(rental.policy, policy),
     )
-    return ctx.commit(call, lambda: _view(ctx, shell.ledger.rental(rental.rental_id)), event)
+    if event.changes or not events:
+        events.append(event)
+    return ctx.commit(call, lambda: _view(ctx, shell.ledger.rental(rental.rental_id)), *events)
+
+
+def _bid(ctx: Context, rental: Rental, params: wire.PolicySetParams) -> Micros | None:
+    """Return the bid that is wanted, if it may be sent."""
+    value = params.changes.get("bid_usd")
+    if value is None or isinstance(value, (bool, str)):
+        return None  # `_check` says what is wrong with it
+    _check("bid_usd", value)
+    bid = from_usd(float(value))
+    check_bid(ctx.shell, rental, bid, losing=params.even_if_it_ends)
+    return bid
 
 
 @handles(wire.ENDINGS)
@@ -86,7 +107,7 @@ async def table(ctx: Context, params: wire.EndingsParams) -> wire.EndingsView:
     )
 
 
-def _changed(policy: Policy, changes: dict[str, float | bool | None], *, cap: int) -> Policy:
+def _changed(policy: Policy, changes: dict[str, wire.Value], *, cap: int) -> Policy:
     if not changes:
         raise InvalidRequest(f"no change: name at least one of {', '.join(_KEYS)}")
     for key, value in changes.items():
@@ -95,7 +116,11 @@ def _changed(policy: Policy, changes: dict[str, float | bool | None], *, cap: in
                 f"{key[:40]!r} is no limit of a rental", hint=f"there are {', '.join(_KEYS)}"
             )
         _check(key, value)
-    fields: dict[str, object] = {k: v for k, v in changes.items() if k != "budget_usd"}
+    fields: dict[str, object] = {
+        k: OnOutbid(str(v)) if k == "on_outbid" else v
+        for k, v in changes.items()
+        if not k.endswith("_usd")
+    }
     if (usd := changes.get("budget_usd")) is not None:
         fields["budget"] = budget = from_usd(float(usd))
         if budget > cap:
@@ -107,7 +132,11 @@ def _changed(policy: Policy, changes: dict[str, float | bool | None], *, cap: in
     return structs.replace(policy, **fields)
 
 
-def _check(key: str, value: float | bool | None) -> None:
+def _check(key: str, value: wire.Value) -> None:
+    if key == "on_outbid":
+        if value not in {*OnOutbid}:
+            raise InvalidRequest(f"on_outbid must be one of {', '.join(OnOutbid)}")
+        return
     if key == "keep":
         if not isinstance(value, bool):
             raise InvalidRequest("keep must be true or false")
@@ -116,7 +145,7 @@ def _check(key: str, value: float | bool | None) -> None:
         if key == "idle_s":
             return  # then idleness is only warned about
         raise InvalidRequest(f"{key} cannot be switched off", hint="give a wider limit")
-    if isinstance(value, bool) or not math.isfinite(value):
+    if isinstance(value, (bool, str)) or not math.isfinite(value):
         raise InvalidRequest(f"{key} must be a number")
     least = 0 if key == "grace_s" else math.ulp(0.0)
     most = {"budget_usd": 1e6, "grace_s": 3600.0}.get(key, MAX_SECONDS)
@@ -142,16 +171,20 @@ def _loosens(before: Policy, after: Policy) -> bool:
 
 
 def _told(before: Policy, after: Policy) -> dict[str, tuple[str, str]]:
-    names = ("budget", "max_runtime_s", "idle_s", "grace_s", "keep")
+    names = (
+        "budget", "max_runtime_s", "idle_s", "grace_s", "keep", "on_outbid", "outbid_wait_s"
+    )  # fmt: skip
     values = [(name, getattr(before, name), getattr(after, name)) for name in names]
     return {name: (_text(name, old), _text(name, new)) for name, old, new in values if old != new}
 
 
-def _text(name: str, value: float | bool | None) -> str:
+def _text(name: str, value: wire.Value) -> str:
     if value is None:
         return "off"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, str):
+        return str(value)
     return show(int(value)) if name == "budget" else f"{value:g} s"
 
 
@@ -168,6 +201,9 @@ def _view(ctx: Context, rental: Rental) -> wire.PolicyView:
         idle_s=policy.idle_s,
         grace_s=policy.grace_s,
         keep=policy.keep,
+        on_outbid=None if rental.order.bid is None else policy.on_outbid,
+        outbid_wait_s=None if rental.order.bid is None else policy.outbid_wait_s,
+        bid_usd=None if rental.order.bid is None else to_usd(rental.order.bid),
         max_dph_usd=None if policy.max_dph is None else to_usd(policy.max_dph),
         heartbeat_path=policy.heartbeat_path,
         heartbeat_interval_s=policy.heartbeat_interval_s if policy.heartbeat_path else None,
