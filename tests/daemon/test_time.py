@@ -271,3 +271,20 @@ async def test_a_machine_whose_clock_is_wrong_has_heartbeats_of_the_right_age(
         seen = daemon.shell.observed.world.of(rental.rental_id).beat
         assert seen is not None
         assert seen.at == pytest.approx(daemon.shell.wall_clock() - 40.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("counted", [True, False])
+async def test_a_log_goes_on_after_a_suspend_without_a_hole_or_a_repeat(
+    autojump_clock: MockClock, lab: Lab, counted: bool
+) -> None:
+    """CASES 71: the follower resumes by offset."""
+    async with lab.boot() as daemon:
+        await running(lab, daemon, "--seconds", "1800", "--log-lines", "500")
+        for _ in range(2):
+            await trio.sleep(200)
+            lab.suspend(600, counted=counted)
+        await daemon.settled()
+
+        lines = daemon.shell.logs.path(the_job(daemon).job_id).read_bytes().splitlines()
+    assert len(lines) == len(set(lines)) == 500
+    assert the_job(daemon).state is JobState.SUCCEEDED
