@@ -83,7 +83,8 @@ class Clock:
         return Reading(self._wall(), self._boot())
 
     def _now(self) -> float:
-        return timekeeping.record_time(self._line, self.read())
+        # Asked some times per machine and look: without a `Reading`.
+        return timekeeping.believed(self._wall(), self._boot() + self._line.offset)
 
     def __call__(self) -> float:
         # Two readings may lie around a small step back of the wall clock: rule 5.

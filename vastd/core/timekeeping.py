@@ -82,8 +82,12 @@ def begin(reading: Reading, boot_id: str | None, note: Note | None, newest_at: f
 
 def record_time(line: Timeline, reading: Reading) -> float:
     """Return the time of the record at `reading`."""
-    elapsed = reading.boot + line.offset
-    return reading.wall if abs(reading.wall - elapsed) <= STEP_S else elapsed
+    return believed(reading.wall, reading.boot + line.offset)
+
+
+def believed(wall: float, elapsed: float) -> float:
+    """Return the wall clock where it agrees with the time that passed, else that (rule 1)."""
+    return wall if -STEP_S <= wall - elapsed <= STEP_S else elapsed
 
 
 def follow(
