@@ -198,6 +198,7 @@ class ConfigurationHolder:
         return Policy(
             max_runtime_s=value.defaults.max_runtime_s,
             grace_s=value.timing.grace_s,
+            unreachable_end_s=value.defaults.unreachable_end_s,
             on_outbid=OnOutbid(value.defaults.on_outbid),
             outbid_wait_s=value.defaults.outbid_wait_s,
             idle_warn_s=value.defaults.idle_s if self.by_project("defaults.idle_s") else None,

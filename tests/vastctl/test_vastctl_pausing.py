@@ -169,6 +169,8 @@ def test_a_bid_that_does_not_win_is_confirmed_first(
         (("r-1", "budget=5", "max_runtime=8h"), {"budget_usd": 5.0, "max_runtime_s": 28_800.0}),
         (("r-1", "idle=off", "keep=yes"), {"idle_s": None, "keep": True}),
         (("grace=0",), {"grace_s": 0.0}),
+        (("r-1", "unreachable=3h"), {"unreachable_end_s": 10_800.0}),
+        (("r-1", "unreachable=off"), {"unreachable_end_s": None}),
         (
             ("r-1", "bid=0.35", "on_outbid=rerent", "outbid_wait=2h"),
             {"bid_usd": 0.35, "on_outbid": "rerent", "outbid_wait_s": 7200.0},

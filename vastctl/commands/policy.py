@@ -29,6 +29,7 @@ _KEYS: Final = {
     "keep": "keep",
     "on_outbid": "on_outbid",
     "outbid_wait": "outbid_wait_s",
+    "unreachable": "unreachable_end_s",
     "bid": "bid_usd",
 }
 _MAY_BE_CONFIRMED: Final = ("would end", "does not win")
@@ -42,7 +43,7 @@ def arguments(parser: ArgumentParser) -> None:
         "changes",
         metavar="KEY=VALUE",
         nargs="*",
-        help="budget=USD, max_runtime=DUR, idle=DUR (or off: only warn), grace=DUR, keep=yes|no; "
+        help="budget=USD, max_runtime=DUR, idle=DUR and unreachable=DUR (or off: only warn), grace=DUR, keep=yes|no; "
         "of an interruptible machine bid=USD, on_outbid=resume|rerent|end, outbid_wait=DUR",
     )
 
@@ -71,7 +72,7 @@ def run(ctx: Context) -> int:
 def _change(text: str) -> tuple[str, policy.Value]:
     name, equals, raw = text.partition("=")
     key, word = name.strip().replace("-", "_"), raw.strip()
-    key = key.removesuffix("_usd").removesuffix("_s")
+    key = key.removesuffix("_usd").removesuffix("_s").removesuffix("_end")
     if not equals or key not in _KEYS:
         raise UsageError(
             f"{text!r} is no limit of a machine",
@@ -95,7 +96,7 @@ def _value(key: str, word: str) -> policy.Value:
             raise UsageError(f"keep must be yes or no, not {word!r}")
         return _YES_NO[word.lower()]
     if word.lower() == "off":
-        if key != "idle":
+        if key not in ("idle", "unreachable"):
             raise UsageError(f"{key} cannot be off", hint="give a wider limit")
         return None
     if key == "grace" and word == "0":
@@ -143,6 +144,7 @@ def _lines(ctx: Context, view: PolicyView) -> list[str]:
             "-" if view.max_runtime_s is None else words.limit(view.max_runtime_s) + ends,
         ),
         ("idle", idle),
+        ("unreachable", _unreachable(view)),
         ("grace", "-" if view.grace_s is None else words.limit(view.grace_s)),
         ("keep", "yes" if view.keep else "no"),
         ("bid", "" if view.bid_usd is None else f"{words.rate(view.bid_usd)}, the disk is extra"),
@@ -154,6 +156,11 @@ def _lines(ctx: Context, view: PolicyView) -> list[str]:
     if view.max_dph_usd is not None:
         lines.append(f"never more than {words.rate(view.max_dph_usd)} (budget.max_dph_usd)")
     return lines
+
+
+def _unreachable(view: PolicyView) -> str:
+    limit = view.unreachable_end_s
+    return "warns only" if limit is None else f"ended after {words.limit(limit)}"
 
 
 def _on_outbid(view: PolicyView) -> str:

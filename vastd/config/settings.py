@@ -94,6 +94,15 @@ class DefaultsTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         bool, Meta(extra=_later("off: the files of your own ssh are yours unless you say so"))
     ] = False
 
+    unreachable_end_s: Annotated[
+        Seconds | None,
+        Meta(
+            extra=_why(
+                "unset: never, because it may be working (REQUIREMENTS WAT-15); the deadline, the "
+                "budget and the lease bound the bill"
+            )
+        ),
+    ] = None
     on_outbid: Annotated[
         Literal["resume", "rerent", "end"],
         Meta(

@@ -171,6 +171,7 @@ def _pausing(
                 rental,
                 policy=structs.replace(rental.policy, keep=keep),
                 pause=None,
+                warned=rental.warned - {"start_waits"},
                 start_asked_at=at,
                 start_tried_at=None,
                 start_accepted=False,

@@ -119,6 +119,7 @@ class Policy(Struct, frozen=True, kw_only=True):
     checkpoint_path: str | None = None
     grace_s: float = 60.0
     keep: bool = False  # keep the machine when its jobs are done
+    unreachable_end_s: float | None = None  # None: a machine out of reach is only warned about
     on_outbid: OnOutbid = OnOutbid.RESUME
     outbid_wait_s: float = 21_600.0  # `settings.outbid_wait_s`
 

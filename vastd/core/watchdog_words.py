@@ -31,6 +31,11 @@ TITLES: Final = {
     "cap": "caps of all machines",
     "cap_warn": "caps of all machines, early warning",
     "outbid": "a bid that does not win",
+    "price": "its price per hour",
+    "price_warn": "its price per hour, early warning",
+    "unreachable_end": "SSH, for too long",
+    "bug": "bugs of vastd",
+    "start_waits": "a start that waits at Vast",
     "credit": "the account's credit",
     "credit_warn": "the account's credit, early warning",
     "credit_out": "an account out of credit",
@@ -105,6 +110,16 @@ def _caps(watch: Watch, now: float) -> dict[str, Scalar]:
             found[f"{pace.cap} burn"] = show_rate(pace.burn)
             found[f"{pace.cap} kept for winding down"] = show(pace.kept_back)
     return found
+
+
+def _price(watch: Watch, now: float) -> dict[str, Scalar]:
+    cap, rates = watch.rental.policy.max_dph, watch.rental.rates
+    return {
+        "rate": show_rate(billing.rate(watch.rental)),
+        "since": maybe(rates[-1].since if rates else None),
+        "rented_for": show_rate(billing.order_rate(watch.rental.order)),
+        "cap": None if cap is None else show_rate(cap),
+    }
 
 
 def _outbid(watch: Watch, now: float) -> dict[str, Scalar]:
@@ -195,6 +210,9 @@ INPUTS: Final[Mapping[str, Callable[[Watch, float], dict[str, Scalar]]]] = {
     "cap": _caps,
     "cap_warn": _caps,
     "outbid": _outbid,
+    "price": _price,
+    "price_warn": _price,
+    "unreachable_end": _ssh,
     "credit": _credit,
     "credit_warn": _credit,
     "heartbeat": _heartbeat,

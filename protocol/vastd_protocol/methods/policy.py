@@ -20,6 +20,7 @@ class PolicyView(View, frozen=True, kw_only=True):
     idle_s: float | None = None  # null: idleness is only warned about
     grace_s: float | None = None
     keep: bool = False  # keep the machine when its jobs are done
+    unreachable_end_s: float | None = None  # null: a machine out of reach is only warned about
     on_outbid: str | None = None  # `resume`, `rerent` or `end`; null: on demand
     outbid_wait_s: float | None = None  # how long `resume` waits
     bid_usd: float | None = None  # per hour for the GPUs; null: on demand
@@ -35,7 +36,7 @@ class PolicyView(View, frozen=True, kw_only=True):
 
 class PolicySetParams(Mutation, frozen=True, kw_only=True):
     """`changes`: by key (`budget_usd`, `max_runtime_s`, `idle_s`, `grace_s`, `keep`, `on_outbid`,
-    `outbid_wait_s`, `bid_usd`) the new value. A limit that is over already, or a bid that does not
+    `outbid_wait_s`, `unreachable_end_s`, `bid_usd`) the new value. A limit that is over already, or a bid that does not
     win, is refused unless `even_if_it_ends`. A new bid is told to Vast before the answer."""
 
     rental: str | None = None

@@ -113,6 +113,7 @@ def policy_of(said: PolicyParams, config: Configuration) -> Policy:
         checkpoint_path=said.checkpoint_path,
         grace_s=default.grace_s if said.grace_s is None else said.grace_s,
         keep=said.keep,
+        unreachable_end_s=default.unreachable_end_s,
         on_outbid=OnOutbid(said.on_outbid or default.on_outbid),
         outbid_wait_s=said.outbid_wait_s or default.outbid_wait_s,
     )

@@ -24,7 +24,7 @@ from vastd_protocol.methods.rental import RentalRef
 MAX_SECONDS: Final = 31_536_000.0  # a year, as in the configuration: more is a unit mistaken
 _KEYS: Final = (
     "budget_usd", "max_runtime_s", "idle_s", "grace_s", "keep", "on_outbid", "outbid_wait_s",
-    "bid_usd",
+    "unreachable_end_s", "bid_usd",
 )  # fmt: skip
 
 
@@ -142,8 +142,8 @@ def _check(key: str, value: wire.Value) -> None:
             raise InvalidRequest("keep must be true or false")
         return
     if value is None:
-        if key == "idle_s":
-            return  # then idleness is only warned about
+        if key in ("idle_s", "unreachable_end_s"):
+            return  # then it is only warned about
         raise InvalidRequest(f"{key} cannot be switched off", hint="give a wider limit")
     if isinstance(value, (bool, str)) or not math.isfinite(value):
         raise InvalidRequest(f"{key} must be a number")
@@ -172,7 +172,8 @@ def _loosens(before: Policy, after: Policy) -> bool:
 
 def _told(before: Policy, after: Policy) -> dict[str, tuple[str, str]]:
     names = (
-        "budget", "max_runtime_s", "idle_s", "grace_s", "keep", "on_outbid", "outbid_wait_s"
+        "budget", "max_runtime_s", "idle_s", "grace_s", "keep", "on_outbid", "outbid_wait_s",
+        "unreachable_end_s",
     )  # fmt: skip
     values = [(name, getattr(before, name), getattr(after, name)) for name in names]
     return {name: (_text(name, old), _text(name, new)) for name, old, new in values if old != new}
@@ -201,6 +202,7 @@ def _view(ctx: Context, rental: Rental) -> wire.PolicyView:
         idle_s=policy.idle_s,
         grace_s=policy.grace_s,
         keep=policy.keep,
+        unreachable_end_s=policy.unreachable_end_s,
         on_outbid=None if rental.order.bid is None else policy.on_outbid,
         outbid_wait_s=None if rental.order.bid is None else policy.outbid_wait_s,
         bid_usd=None if rental.order.bid is None else to_usd(rental.order.bid),
