@@ -133,6 +133,25 @@ async def test_a_reboot_with_a_wrong_battery_clock_ends_nothing(
         assert true <= ours <= true + for_seconds(billing.expected_rate(first(daemon)), 150.0)
 
 
+async def test_the_listing_that_corrects_a_clock_is_not_dated_by_the_wrong_one(
+    autojump_clock: MockClock, lab: Lab
+) -> None:
+    async with lab.boot() as daemon:
+        rental = await running(lab, daemon, *LONG)
+        daemon.kill()
+    lab.reboot(wrong_s=YEAR)
+    async with lab.boot() as daemon:
+        await trio.sleep(2)  # what was listed is judged
+        world = daemon.shell.observed.world
+
+        assert world.inventory.as_of is not None
+        assert world.inventory.as_of <= lab.true_time()
+        assert daemon.poller.over_begun_at <= lab.true_time()
+        seen = world.of(rental.rental_id).seen_begun_at
+        assert seen is not None
+        assert seen <= lab.true_time()
+
+
 async def test_a_deadline_that_passed_in_a_suspend_is_kept_after_vast_was_asked(
     autojump_clock: MockClock, lab: Lab
 ) -> None:
