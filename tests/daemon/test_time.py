@@ -141,8 +141,9 @@ async def test_the_listing_that_corrects_a_clock_is_not_dated_by_the_wrong_one(
         daemon.kill()
     lab.reboot(wrong_s=YEAR)
     async with lab.boot() as daemon:
-        await trio.sleep(2)  # what was listed is judged
-        world = daemon.shell.observed.world
+        shell = daemon.shell
+        await daemon.until(lambda: shell.observed.world.inventory.as_of is not None, within_s=60)
+        world = shell.observed.world
 
         assert world.inventory.as_of is not None
         assert world.inventory.as_of <= lab.true_time()
