@@ -146,4 +146,6 @@ def ran_out(rental: Rental, at: float) -> str | None:
     until = rental.lease_until
     if until is None or at < until:
         return None
+    if rental.phase is Phase.STOPPED:
+        return None  # nobody renews it there, and its guard does not run
     return "its lease ran out while vastd did not renew it: the guard on the machine ended it"
