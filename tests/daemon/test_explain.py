@@ -1,6 +1,8 @@
 """The explanation of what really happened: exact money, decisions with their facts, what comes next."""
 
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 import trio
@@ -9,12 +11,15 @@ from trio.testing import MockClock
 from support.daemon_in_memory import Daemon, Lab
 from support.lab_stories import HOUR, first, running, the_job
 from vastd.core import billing, costs
+from vastd.core import events as ev
 from vastd.core.cost_spans import Kind
 from vastd.core.job import JobState
 from vastd.core.money import for_seconds, to_usd
 from vastd.core.rental import Phase, Rental, Trigger
 from vastd.core.spending import EVER
 from vastd.core.waiting import waiting
+from vastd.rpc.context import Context
+from vastd.rpc.handlers.rentals import _trail
 from vastd.rpc.views.explain import explain_view
 from vastd.rpc.views.money import report_view
 from vastd.rpc.views.rental import rental_view
@@ -165,3 +170,26 @@ async def test_every_watchdog_says_when_or_why_it_cannot(
     assert all((dog.fires_at is not None) == (dog.state == "armed") for dog in dogs.values())
     assert {dog.state for dog in over} == {"off"}
     assert all(dog.fires_at is None for dog in over)
+
+
+async def test_what_vastd_itself_met_meanwhile_is_part_of_the_story(
+    autojump_clock: MockClock, lab: Lab
+) -> None:
+    async with lab.boot() as daemon:
+        await running(lab, daemon, *WORK)
+        lab.step_s = 7200.0
+        await trio.sleep(60)
+        shell = daemon.shell
+        context = cast(Context, SimpleNamespace(shell=shell))
+        told = [e.event for e in _trail(context, first(daemon), shell.wall_clock())]
+        await daemon.settled()
+        ended = first(daemon)
+        lab.step_s = 0.0
+        await trio.sleep(60)
+        later = [e.event for e in _trail(context, ended, shell.wall_clock())]
+
+    jumps = [event for event in told if isinstance(event, ev.ClockJumped)]
+    assert [event.jump for event in jumps] == ["stepped"]
+    assert [event.at for event in told] == sorted(event.at for event in told)
+    # What came after its end is not its story.
+    assert [event for event in later if isinstance(event, ev.ClockJumped)] == jumps
