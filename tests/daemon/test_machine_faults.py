@@ -14,7 +14,7 @@ from vastd.core import events as ev
 from vastd.core.job import JobState, Needs
 from vastd.core.labels import make_label
 from vastd.core.market import Offer
-from vastd.core.money import Micros, from_usd
+from vastd.core.money import Micros, from_usd, to_usd
 from vastd.core.rental import Phase, Rental, Trigger
 from vastd.effects import verify as verifying
 from vastd.jobs.port import BoxFacts
@@ -76,14 +76,20 @@ async def test_a_refusal_every_offer_would_share_is_not_tried_on_another(
 async def test_an_instance_made_by_a_refused_create_is_destroyed_before_the_next_offer(
     autojump_clock: MockClock, lab: Lab
 ) -> None:
-    """A bid below the floor: Vast says no, and the disk bills all the same (CASES 6)."""
-    choose, bids = lab.choose, [Micros(1_000)]
+    """The floor rose above the bid since the search: Vast says no, and the disk bills all the same
+    (CASES 6)."""
+    choose, tries = lab.choose, [1]
 
     async def choose_with_bid(provider, needs: Needs, avoid, budget):  # type: ignore[no-untyped-def]
         from msgspec import structs
 
         choice = await choose(provider, needs, avoid, budget)
-        return structs.replace(choice, bid=bids.pop()) if bids else choice
+        if not tries:
+            return choice
+        offer, _ = choice.offer, tries.pop()
+        assert offer.min_bid is not None
+        lab.market.set_min_bid(offer.machine_id, to_usd(offer.min_bid) * 2 / offer.num_gpus)
+        return structs.replace(choice, bid=offer.min_bid)
 
     lab.choose = choose_with_bid  # type: ignore[method-assign]
     async with lab.boot() as daemon:

@@ -142,9 +142,9 @@ def is_urgent(told: LeaseTerms, told_at: float, terms_now: LeaseTerms, now: floa
 
 def ran_out(rental: Rental, at: float) -> str | None:
     """Return how the guard ended a machine that was found stopped or gone at `at`; None when its
-    lease still held, or it never had one."""
+    lease still held, it never had one, or it stood still already: no guard runs there."""
     until = rental.lease_until
-    if until is None or at < until:
+    if until is None or at < until or rental.phase is Phase.STOPPED:
         return None
     if rental.phase is Phase.STOPPED:
         return None  # nobody renews it there, and its guard does not run
