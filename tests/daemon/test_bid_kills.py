@@ -146,4 +146,4 @@ def test_a_cancel_at_every_moment_of_a_rerent_leaves_no_machine_running(shard: i
     """CASES A14."""
     moments = play(None, OnOutbid.RERENT, cancel_soon, all_is_home)
     for at in range(shard, len(moments), SHARDS):
-        play(at, OnOutbid.RERENT, cancel_soon, only_the_old_disk_is_left)
+        assert play(at, OnOutbid.RERENT, cancel_soon, only_the_old_disk_is_left)
