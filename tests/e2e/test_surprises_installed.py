@@ -55,7 +55,7 @@ def test_what_lies_on_a_machine_that_was_taken_over_is_not_destroyed_by_the_way(
     vast.start()
     vast.wait_for("rental_adopted")
     (machine,) = vast.json("ls")["rentals"]
-    assert machine["budget_usd"] == 10.0  # the lost limit became that of the configuration
+    assert machine["budget_usd"] == 2.0  # the state file still knew its limit
     assert vast.vastctl("daemon", "acknowledge").returncode == 0
 
     refused = vast.vastctl("destroy", machine["rental_id"], "-y")
