@@ -262,3 +262,31 @@ async def test_a_machine_somebody_works_on_is_kept_and_told_of_every_day(
         assert first(daemon).phase is Phase.STOPPED
         assert "held-1" in first(daemon).warned
     assert calls(lab, "destroy") == []
+
+
+@pytest.mark.parametrize("policy", [{}, RERENT])
+async def test_outbid_for_a_moment_only_the_job_goes_on_from_its_checkpoint(
+    autojump_clock: MockClock, lab: Lab, policy: dict[str, object]
+) -> None:
+    """The container is back before its stop was believed; what ran in it is gone all the same."""
+    async with lab.boot() as daemon:
+        rental = await running(lab, daemon, *LONG, **{"checkpoint_path": CKPT, **policy})
+        befall(lab, rental, MachineFaultKind.OUTBID, for_s=45.0, after_s=600.0)
+        await daemon.settled(within_s=4 * HOUR)
+
+        job = the_job(daemon)
+        assert (job.state, job.run, job.collected) == (JobState.SUCCEEDED, 2, True)
+        assert [r.job_id for r in lab.boxes.ledger()] == [job.job_id, f"{job.job_id}-2"]
+    assert calls(lab, "create") == ["create"]
+
+
+async def test_outbid_for_a_moment_without_a_checkpoint_says_what_ended_the_job(
+    autojump_clock: MockClock, lab: Lab
+) -> None:
+    async with lab.boot() as daemon:
+        rental = await running(lab, daemon, *LONG)
+        befall(lab, rental, MachineFaultKind.OUTBID, for_s=45.0, after_s=600.0)
+        await daemon.settled(within_s=4 * HOUR)
+
+        assert (the_job(daemon).state, the_job(daemon).failure) == (JobState.FAILED, "machine")
+        assert "its machine was taken away and came back: outbid" in (the_job(daemon).reason or "")

@@ -144,7 +144,7 @@ def ran_out(rental: Rental, at: float) -> str | None:
     """Return how the guard ended a machine that was found stopped or gone at `at`; None when its
     lease still held, it never had one, or it stood still already: no guard runs there."""
     until = rental.lease_until
-    if until is None or at < until or rental.phase is Phase.STOPPED:
+    if until is None or at < until:
         return None
     if rental.phase is Phase.STOPPED:
         return None  # nobody renews it there, and its guard does not run

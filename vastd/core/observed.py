@@ -8,6 +8,7 @@ from msgspec import Struct, field
 
 from vastd.core.lease import LeaseFacts, LeaseTerms
 from vastd.core.market import Instance
+from vastd.core.stopped import Stop
 
 
 class Beat(Struct, frozen=True, kw_only=True):
@@ -41,6 +42,10 @@ class Sighting(Struct, frozen=True, kw_only=True):
     # End of the first of the consecutive listings, begun after the last create or destroy, without
     # it. Too early for a proof; once there is one, it bounds the bill.
     missed_at: float | None = None
+    # Begin of the newest listing that showed its container down although nobody here wanted that,
+    # and why. It may run again before that is believed, but what ran in it is gone.
+    down_at: float | None = None
+    down: Stop | None = None
     status_moved_at: float | None = None  # `status` or `status_msg` changed last
     reached_at: float | None = None  # SSH answered last
     unreachable_since: float | None = None

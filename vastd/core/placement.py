@@ -106,21 +106,25 @@ def left_behind(job: Job, rentals: Mapping[str, Rental]) -> list[Rental]:
 MAX_RUNS: Final = 10  # guess: whoever is outbid that often had better bid more
 
 
-def _goes_on(job: Job, rental: Rental) -> bool:
-    """Return whether a job that was interrupted starts again: only from a checkpoint it declared,
+def may_go_on(job: Job, rental: Rental, cause: StopCause | None) -> bool:
+    """Return whether a job that was interrupted may start again: only from a checkpoint it declared,
     and only when it was outbid; anything else would repeat its work unasked."""
-    ours = rental.ending is None or rental.end_reason is Trigger.OUTBID
-    waits = rental.policy.on_outbid is OnOutbid.RESUME and rental.ending is None
-    moves = rental.policy.on_outbid is OnOutbid.RERENT and job.rents
     return (
-        rental.stopped_by is StopCause.OUTBID
-        and ours
-        and (waits or moves)
+        cause is StopCause.OUTBID
+        and rental.policy.on_outbid is not OnOutbid.END
         and job.policy.checkpoint_path is not None
         and job.cancel_at is None
         and job.setup is None
         and job.run < MAX_RUNS
     )
+
+
+def _goes_on(job: Job, rental: Rental) -> bool:
+    """Return whether a job whose machine stands still waits for it, or moves to another."""
+    ours = rental.ending is None or rental.end_reason is Trigger.OUTBID
+    waits = rental.policy.on_outbid is OnOutbid.RESUME and rental.ending is None
+    moves = rental.policy.on_outbid is OnOutbid.RERENT and job.rents
+    return ours and (waits or moves) and may_go_on(job, rental, rental.stopped_by)
 
 
 def _interrupted(job: Job, rental: Rental, now: float) -> tuple[ev.Event, ...]:

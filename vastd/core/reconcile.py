@@ -31,7 +31,7 @@ from vastd.core.money import Micros
 from vastd.core.observed import Inventory, Sighting, World
 from vastd.core.rental import Phase, Rental, StopCause, Trigger
 from vastd.core.statuses import Reading, reading
-from vastd.core.stopped import Account, together, why_stopped
+from vastd.core.stopped import Account, is_down, is_ours_to_run, together, why_stopped
 
 _IDLE_PERCENT: Final = 5.0  # REQUIREMENTS WAT-06: all GPUs below 5 %
 _COMING_UP: Final = frozenset({Phase.BOOTING, Phase.VERIFYING})
@@ -73,6 +73,9 @@ def diff(
         seen = (
             _seen(before, row, begun_at) if row else _unseen(before, rental, begun_at, now, limits)
         )
+        if row is not None and is_down(row) and is_ours_to_run(rental):
+            why = why_stopped(rental, row, told, now)
+            seen = structs.replace(seen, down_at=begun_at, down=why)
         found = (
             _present(rental, before, seen, row, begun_at, now, told)
             if row
@@ -322,11 +325,23 @@ def next_listing_at(
         turning = rental.start_asked_at is not None or (
             rental.pause is not None and rental.phase is not Phase.STOPPED
         )
-        if turning or rental.phase not in (Phase.READY, Phase.BUSY, Phase.STOPPED):
+        if (
+            turning
+            or _doubtful(rental, world.of(rental.rental_id))
+            or rental.phase not in (Phase.READY, Phase.BUSY, Phase.STOPPED)
+        ):
             at = min(at, last_begun_at + limits.list_interval_busy_s)
         if rental.phase is Phase.DESTROYING and rental.destroy_accepted:
             at = min(at, _proof_at(rental, world.of(rental.rental_id), limits, last_begun_at))
     return at
+
+
+def _doubtful(rental: Rental, seen: Sighting) -> bool:
+    """Return whether a machine may have been taken away: then the next listings come sooner."""
+    if rental.phase not in (Phase.READY, Phase.BUSY) or rental.pause is not None:
+        return False
+    down = seen.instance is not None and is_down(seen.instance)
+    return down or seen.unreachable_since is not None
 
 
 def _proof_at(rental: Rental, seen: Sighting, limits: Limits, last_begun_at: float) -> float:

@@ -53,7 +53,7 @@ def together(
 ) -> Account:
     """Return what a listing tells of all machines; `mine`: rows by rental_id."""
     known = [(r, mine[r.rental_id]) for r in rentals if r.rental_id in mine and is_ours_to_run(r)]
-    still = sum(1 for _, row in known if _is_down(row))
+    still = sum(1 for _, row in known if is_down(row))
     return Account(credit=credit, stopped_together=still, of=len(known))
 
 
@@ -64,14 +64,14 @@ def is_ours_to_run(rental: Rental) -> bool:
 
 def unasked(rentals: Iterable[Rental], rows: Iterable[Instance]) -> bool:
     """Return whether a machine stands still that nobody here stopped: then the credit is asked for."""
-    down = {row.instance_id for row in rows if _is_down(row)}
+    down = {row.instance_id for row in rows if is_down(row)}
     return any(
         r.instance_id in down and is_ours_to_run(r) and r.phase is not Phase.STOPPED
         for r in rentals
     )
 
 
-def _is_down(row: Instance) -> bool:
+def is_down(row: Instance) -> bool:
     return standing(row.status, row.intended_status) is Standing.DOWN
 
 

@@ -197,7 +197,12 @@ def held(watch: Watch) -> Alarm | None:
     told = sum(1 for name in rental.warned if name.startswith("held"))
     since = max(rental.phase_since, rental.collect_failed_at or 0.0)
     rate = money.show_rate(billing.rate(rental))
-    if paused:
+    if rental.left_jobs:
+        since += HELD_WARN_S  # that the job goes on elsewhere said it
+        why = (
+            f"kept, at {rate}, until job {rental.left_jobs[0]} succeeded elsewhere; {_LEFT_REMEDY}"
+        )
+    elif paused:
         since += HELD_WARN_S  # the stop itself said it
         why = f"stopped as asked, its disk bills {rate}; `vastctl start` or `vastctl destroy` it"
     elif alone and not waiting:
@@ -209,6 +214,7 @@ def held(watch: Watch) -> Alarm | None:
 
 _TOLD_ELSEWHERE: Final = (StopCause.ASKED, StopCause.CREDIT)
 HELD_WARN_S: Final = 86_400.0  # guess: daily is neither silence nor noise
+_LEFT_REMEDY: Final = "`vastctl destroy --no-collect` gives up what the job left on its disk"
 _HELD_REMEDY: Final = (
     "when it can be reached again they are collected, `vastctl destroy --force --reason TEXT` "
     "gives them up"

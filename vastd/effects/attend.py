@@ -13,7 +13,9 @@ from vastd.core import events as ev
 from vastd.core.endings import Outcome, Situation
 from vastd.core.job import Job, JobState
 from vastd.core.observed import Beat
+from vastd.core.placement import may_go_on
 from vastd.core.rental import Ending, Phase, Trigger
+from vastd.core.stopped import Stop
 from vastd.effects.launch import reached, unreached
 from vastd.effects.setup import setup_verdict
 from vastd.effects.verify import target
@@ -191,6 +193,14 @@ async def _end(shell: Shell, box: Box, job: Job, why: str) -> None:
 
 
 def _ended(shell: Shell, rental_id: str, job: Job, snapshot: JobSnapshot) -> None:
+    stop = _taken_away(shell, rental_id, job, snapshot)
+    rental = shell.ledger.rental(rental_id)
+    if stop is not None and rental.ending is None and may_go_on(job, rental, stop.cause):
+        now, why = shell.wall_clock(), f"{stop.why}; it runs again, from its checkpoint"
+        again = ev.JobInterrupted(job_id=job.job_id, rental_id=rental_id, at=now, why=why)
+        left = ev.JobLeft(rental_id=rental_id, job_id=job.job_id, at=now)
+        shell.ledger.commit(again, *([left] if rental.phase is Phase.BUSY else []))
+        return
     state, why, failure = _verdict(shell, rental_id, job, snapshot)
     now = shell.wall_clock()
     finished = ev.JobFinished(
@@ -208,6 +218,16 @@ def _ended(shell: Shell, rental_id: str, job: Job, snapshot: JobSnapshot) -> Non
         shell.ledger.commit(finished)
 
 
+def _taken_away(shell: Shell, rental_id: str, job: Job, snapshot: JobSnapshot) -> Stop | None:
+    """Return why the container stood still under a job that left no exit code; None if it did not.
+    It ran again before that was believed, so the rental never was stopped."""
+    seen, began = shell.observed.world.of(rental_id), job.sync_at or job.started_at
+    killed = snapshot.exit_code is None and snapshot.state is not BoxJobState.ABSENT
+    if not killed or began is None or seen.down_at is None or seen.down_at < began:
+        return None
+    return seen.down
+
+
 def _verdict(
     shell: Shell, rental_id: str, job: Job, snapshot: JobSnapshot
 ) -> tuple[JobState, str, str | None]:
@@ -222,6 +242,8 @@ def _verdict(
         return _STATE_OF_END.get(ending.trigger, JobState.TIMED_OUT), ending.why, None
     if snapshot.state is BoxJobState.ABSENT:
         return JobState.FAILED, "the machine has lost the job (its disk was replaced)", "machine"
+    if (stop := _taken_away(shell, rental_id, job, snapshot)) is not None:
+        return JobState.FAILED, f"its machine was taken away and came back: {stop.why}", "machine"
     if snapshot.exit_code is None:
         return JobState.FAILED, "it was killed without an exit code (out of memory?)", "killed"
     if job.setup is not None and snapshot.exit_code != KILLED_EXIT_CODE:
