@@ -4,7 +4,7 @@ import pytest
 
 from support.builders import JOB_ID, RENTAL_ID, T0, a_job, sample
 from vastd.core import events as ev
-from vastd.core.job import FINISHED, ON_MACHINE, Attempt, JobState
+from vastd.core.job import FINISHED, ON_MACHINE, Attempt, Job, JobState
 from vastd.core.job_lifecycle import evolve_job
 from vastd.errors import IllegalTransition
 
@@ -120,3 +120,28 @@ def test_a_lost_copy_does_not_hide_why_the_job_failed() -> None:
 def test_a_job_that_never_started_has_nothing_to_collect() -> None:
     assert not a_job(S.FAILED, started_at=None).uncollected
     assert not a_job(S.STARTING).uncollected
+
+
+def test_a_job_that_is_interrupted_keeps_what_it_needs_for_its_next_start() -> None:
+    job = a_job(S.RUNNING, term_at=T0, synced_files=3, attempts=(
+        Attempt(rental_id="r1", offer_id=1, machine_id=2, began_at=T0),
+    ))  # fmt: skip
+
+    def interrupted(moves: bool) -> Job:
+        why = ev.JobInterrupted(job_id=JOB_ID, rental_id="r1", at=T0 + 9, why="outbid", moves=moves)
+        return evolve_job(job, why)
+
+    here, elsewhere = interrupted(moves=False), interrupted(moves=True)
+
+    assert (here.run, here.run_id, here.run_ids) == (2, f"{JOB_ID}-2", (JOB_ID, f"{JOB_ID}-2"))
+    # Its code and what it wrote are on that machine still.
+    assert (here.rental_id, here.synced_files, here.uncollected) == ("r1", 3, True)
+    assert (here.reason, here.term_at, here.attempts[0].ended_at) == ("outbid", None, None)
+    assert (elsewhere.rental_id, elsewhere.synced_files, elsewhere.uncollected) == (
+        None,
+        None,
+        False,
+    )
+    assert elsewhere.reason is None  # the place of why it waits for its next machine
+    (tried,) = elsewhere.attempts
+    assert (tried.reason, tried.ended_at, tried.counts) == ("outbid", T0 + 9, False)

@@ -49,6 +49,8 @@ def attempts_wrong(ledger: Ledger) -> str | None:
             rental = ledger.rentals.get(attempt.rental_id)
             if attempt.ended_at is None or rental is None or rental.ended_at is None:
                 continue
+            if attempt.phase == "busy" and attempt.wasted is None:
+                continue  # it worked there until it was outbid: nothing was wasted
             back = sum(1 for phase, _ in rental.phases if phase is Phase.GONE) > 1
             if not back and attempt.wasted != billing.cost(rental, rental.ended_at):
                 return f"{job.job_id} on {rental.rental_id}: {attempt.wasted} is not its cost"

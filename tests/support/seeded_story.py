@@ -16,8 +16,10 @@ from trio._core import _run as trio_run
 from trio.testing import MockClock
 
 from support import time_faults
+from support.bid_draws import BidDraw, draw_bids, with_policies
 from support.daemon_in_memory import EPOCH, OWNER8, Daemon, Lab
 from support.failover_faults import attempts_wrong, chosen_wrongly, draw_failover
+from support.lab_stories import bid_for
 from vastd.core import billing, cost_spans, money, spending, story
 from vastd.core import events as ev
 from vastd.core.job import JobState
@@ -25,7 +27,7 @@ from vastd.core.labels import claim_text, read_claim
 from vastd.core.limits import Caps, Limits
 from vastd.core.money import Micros
 from vastd.core.pace import paces
-from vastd.core.rental import Phase, Policy, Rental, Trigger
+from vastd.core.rental import Phase, Policy, Rental, StopCause, Trigger
 from vastd.errors import StoreError
 from vastd.simulator.faults import FaultKind, MachineFault, MachineFaultKind
 from vastd.simulator.market import JournalEntry
@@ -92,6 +94,7 @@ class Draw(Struct, frozen=True, kw_only=True):
     pauses: list[tuple[float, int, float | None]]  # (stop at, index of the job, start at)
     time: list[time_faults.TimeFault]
     failover: list[MachineFault]  # of machines that shall come up
+    bids: BidDraw
 
 
 def draw(seed: int) -> Draw:
@@ -102,8 +105,10 @@ def draw(seed: int) -> Draw:
     def times(most: int, within: float = FAULTS_S) -> list[float]:
         return sorted(round(rng.uniform(0, within), 3) for _ in range(some(most + 1)))
 
+    jobs = [_job(rng) for _ in range(1 + some(3))]
+    bids = draw_bids(seed, FAULTS_S)
     return Draw(
-        jobs=[_job(rng) for _ in range(1 + some(3))],
+        jobs=with_policies(seed, jobs) if bids.bids else jobs,
         calls=[
             *((rng.choice(PROVIDER_POINTS), rng.choice(PROVIDER_KINDS), at, 1 + some(3))
               for at in times(5)),
@@ -129,6 +134,7 @@ def draw(seed: int) -> Draw:
         pauses=_pauses(seed),
         time=time_faults.draw_time(seed, FAULTS_S),
         failover=draw_failover(seed),
+        bids=bids,
     )  # fmt: skip
 
 
@@ -206,6 +212,8 @@ class Story:
         self.trace: list[str] = []
         self.planned: list[ev.RentalPlanned] = []
         self.lab.on_commit = self._on_commit
+        if self.draw.bids.bids:
+            bid_for(self.lab)
         self.foreign: set[int] = set()
         self.lived = 0
 
@@ -225,7 +233,7 @@ class Story:
         try:
             for _ in range(self.draw.foreign):
                 self.foreign.add(lab.market.add_foreign(label="somebody else").instance_id)
-            for fault in [*self.draw.machines, *self.draw.failover]:
+            for fault in [*self.draw.machines, *self.draw.failover, *self.draw.bids.faults]:
                 lab.market.afflict(fault)
             for point, kind, at, count in self.draw.calls:
                 lab.faults.inject(point, kind, times=count, from_at=EPOCH + at)
@@ -577,7 +585,7 @@ class Story:
         """Every job that ended by itself has its results home, unless its machine took them."""
         records = {record.job_id: record for record in self.lab.boxes.ledger()}
         for job in ledger.jobs.values():
-            record = records.get(job.job_id)
+            record = records.get(job.run_id)  # of its newest start
             if job.state is JobState.SUCCEEDED and (record is None or record.exit_code != 0):
                 self._fail(f"{job.job_id} is called succeeded, the truth is {record}")
             if job.collected is True and record is not None and not record.all_home:
@@ -589,7 +597,8 @@ class Story:
                     self._fail(f"{job.job_id} is called collected, but {declared} is not home")
             if job.finished and job.uncollected and not self._excused(ledger, job):
                 self._fail(f"{job.job_id} ended as {job.state} and its results are not home")
-            if not job.finished and not _waits_for_money(job):
+            waits = _waits_for_money(job) or _waits_for_its_bid(job, ledger)
+            if not job.finished and not waits:
                 self._fail(f"{job.job_id} is still {job.state} at the end")
 
     def _excused(self, ledger, job) -> bool:  # type: ignore[no-untyped-def]
@@ -610,11 +619,20 @@ def _waits_for_money(job) -> bool:  # type: ignore[no-untyped-def]
     return job.state is JobState.QUEUED and "it goes on when there is room" in (job.reason or "")
 
 
+def _waits_for_its_bid(job, ledger) -> bool:  # type: ignore[no-untyped-def]
+    """Return whether a job may still wait for its machine to run again."""
+    rental = ledger.rentals.get(job.rental_id or "")
+    stands = rental is not None and rental.stopped_by is StopCause.OUTBID
+    return stands and job.run > 1 and job.state is JobState.QUEUED
+
+
 def _may_live(rental: Rental, jobs) -> bool:  # type: ignore[no-untyped-def]
     """Return whether it is right that this rental exists at the end: the user wants it kept, or
     results wait on its disk."""
     if rental.phase is Phase.STOPPED and (rental.pause or rental.start_asked_at):
         return True
+    if rental.phase is Phase.STOPPED and rental.left_jobs:
+        return True  # its job went on elsewhere, and did not succeed there
     return rental.phase in (Phase.READY, Phase.STOPPED) and any(j.uncollected for j in jobs)
 
 
@@ -625,6 +643,7 @@ def _settled(daemon: Daemon) -> bool:
     return all(j.finished for j in ledger.jobs.values()) and all(
         r.phase is Phase.GONE
         or (r.phase is Phase.STOPPED and r.pause is not None and r.stop_accepted)
+        or (r.phase is Phase.STOPPED and r.left_jobs and r.stop_accepted)
         or (
             r.phase in (Phase.READY, Phase.STOPPED)
             and any(j.uncollected and j.finished for j in ledger.jobs_of(r.rental_id))

@@ -145,6 +145,7 @@ def _interrupted(job: Job, event: ev.JobInterrupted) -> Job:
     return structs.replace(
         job,
         rental_id=None,
+        reason=None,  # the attempt tells it; what it waits for now is another matter
         attempts=attempts,
         started_at=None,
         synced_files=None,

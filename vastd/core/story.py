@@ -265,6 +265,8 @@ def _of_job(event: ev.JobEvent) -> Line:
             return Line(text=f"interrupted: {why}", severity="warning")
         case ev.SyncBegan():
             return Line(text="sending the project")
+        case ev.Synced(method="kept"):
+            return Line(text="its project is on the machine already")
         case ev.Synced(files=files, bytes=count, secrets_kept=kept):
             text = f"project sent: {plural(files, 'file')}, {size(count)}"
             more = f"; {plural(kept, 'secret-looking file')} stayed home" if kept else ""
