@@ -23,6 +23,7 @@ from vastd_protocol.methods import (
     file,
     host,
     job,
+    lease,
     log,
     offer,
     policy,
@@ -165,7 +166,7 @@ def test_looking_before_anything_is_rented(driver: Driver) -> None:
     driver.json(cost.CostForecastView, "cost", "--forecast")
     driver.json(config.ConfigView, "config", "get", "budget")
     driver.json(PathDocument, "config", "path")
-    driver.json(config.SettingView, "config", "set", "budget.warn_percent=70")
+    driver.json(config.ChangedView, "config", "set", "budget.warn_percent=70")
     both = driver.json(
         SettingsDocument, "config", "set", "budget.warn_percent=75", "defaults.disk_gb=40"
     )
@@ -183,7 +184,7 @@ def test_a_machine_of_ones_own(driver: Driver) -> None:
     assert driver.json(rental.RentalView, "up", "box", "-y", *NEEDS).phase == "ready"
     for words, view in (
         (("ls",), rental.RentalListView), (("show", "box"), rental.RentalView),
-        (("explain", "box"), rental.ExplainView), (("lease", "box"), rental.RentalView),
+        (("explain", "box"), rental.ExplainView), (("lease", "box"), lease.LeaseView),
         (("policy", "box"), policy.PolicyView),
     ):  # fmt: skip
         driver.json(view, *words)
@@ -298,7 +299,7 @@ def test_every_command_was_driven(driver: Driver) -> None:
     [
         (("show", "nosuch"), 5), (("job", "show", "nosuch"), 5), (("stop", "nosuch"), 5),
         (("policy", "nosuch"), 5), (("destroy", "nosuch", "-y"), 5),
-        (("budget", "per_day_usd=nan"), 2), (("rpc", "no.such"), 1),
+        (("budget", "per_day_usd=nan"), 2), (("rpc", "no.such"), 2),
         (("run", "-y", "--gpu-ram", "900", "--", "true"), 9),
         (("run", "-y", "--budget", "999", "--", "true"), 6),
     ],
