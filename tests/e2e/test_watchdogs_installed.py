@@ -77,10 +77,11 @@ def rental_of(vast: Installed, job: str) -> dict:  # type: ignore[type-arg]
         ({"machine": {"kind": "boot_stuck"}}, "boot_overdue"),
         ({"machine": {"kind": "wrong_gpu"}}, "hardware_mismatch"),
         ({"machine": {"kind": "broken_gpu"}}, "hardware_mismatch"),
+        ({"machine": {"kind": "low_vram"}}, "hardware_mismatch"),
         ({"machine": {"kind": "ssh_refused"}}, "ssh_failed"),
         ({"calls": [{"point": "create", "kind": "offer_gone"}]}, None),
     ],
-    ids=["boot_stuck", "wrong_gpu", "broken_gpu", "ssh_refused", "offer_gone"],
+    ids=["boot_stuck", "wrong_gpu", "broken_gpu", "low_vram", "ssh_refused", "offer_gone"],
 )
 def test_a_machine_that_fails_is_ended_and_the_next_offer_is_taken(
     vast: Installed, project: Path, fault: Mapping[str, object], reason: str | None
@@ -100,6 +101,21 @@ def test_a_machine_that_fails_is_ended_and_the_next_offer_is_taken(
         assert rentals[0]["end_reason"] == reason
     assert rentals[1]["end_reason"] == "job_done"
     assert all(rental["cost_usd"] >= 0 for rental in rentals)
+    assert vast.live() == 0
+
+
+@pytest.mark.req("SSH-01")
+def test_a_machine_whose_direct_port_refuses_is_used_through_the_proxy(
+    vast: Installed, project: Path
+) -> None:
+    inject(vast, machine={"kind": "direct_refused"})
+
+    done = run(vast, project, "proxied", RESULT, *usual())
+
+    assert done.returncode == 0, done.stderr
+    (attempt,) = vast.json("job", "show", "proxied")["attempts"]
+    hosts = {host["machine_id"]: host for host in vast.json("hosts", "ls")["hosts"]}
+    assert hosts[attempt["machine_id"]]["route"] == "proxy"
     assert vast.live() == 0
 
 
