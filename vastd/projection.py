@@ -63,7 +63,7 @@ class Projection:
             num_gpus=offer.num_gpus,
             dph=billing.expected_rate(rental),
             created_at=rental.create_sent_at or rental.created_at,
-            phase=rental.phase,
+            phase=rental.phase if rental.released is None else "released",
             provider_status=row.status if row else None,
             project=Path(rental.project) if rental.project else None,
             ssh_host=ways[0].host if ways else None,

@@ -32,41 +32,41 @@ LEGAL = {
         "booting": NOTES + " create_confirmed instance_found end_decided",
         "verifying": "instance_running",
         "destroying": "destroy_decided",
-        "gone": "found_absent",
+        "gone": "found_absent released",
     },
     "verifying": {
         "verifying": NOTES + " create_confirmed end_decided",
         "ready": "became_ready",
         "destroying": "destroy_decided",
-        "gone": "found_absent",
+        "gone": "found_absent released",
     },
     "ready": {
         "ready": NOTES + " became_ready collect_verified collect_failed stop_asked end_decided",
         "busy": "job_began",
         "stopped": "instance_stopped",
         "destroying": "destroy_decided",
-        "gone": "found_absent",
+        "gone": "found_absent released",
     },
     "busy": {
         "busy": NOTES + " stop_asked end_decided",
         "collecting": "job_left",
         "stopped": "instance_stopped",
         "destroying": "destroy_decided",
-        "gone": "found_absent",
+        "gone": "found_absent released",
     },
     "collecting": {
         "collecting": NOTES + " stop_asked end_decided",
         "ready": "collect_verified collect_failed",
         "stopped": "instance_stopped",
         "destroying": "destroy_decided",
-        "gone": "found_absent",
+        "gone": "found_absent released",
     },
     "stopped": {
         "stopped": NOTES
         + " job_left job_went_on collect_verified collect_failed stop_asked start_asked end_decided",
         "ready": "instance_resumed",
         "destroying": "destroy_decided",
-        "gone": "found_absent",
+        "gone": "found_absent released",
     },
     "destroying": {
         "destroying": NOTES

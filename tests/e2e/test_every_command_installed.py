@@ -27,6 +27,7 @@ from vastd_protocol.methods import (
     log,
     offer,
     policy,
+    reconcile,
     record,
     rental,
     setup,
@@ -265,8 +266,21 @@ def test_streams_are_one_document_per_line(driver: Driver) -> None:
     assert pieces[-1].eof is True
 
 
+def test_a_machine_that_is_let_go_is_taken_back(driver: Driver) -> None:
+    spare = driver.json(rental.RentalView, "up", "spare", "-y", *NEEDS)
+    gone = driver.json(rental.RentalView, "release", "spare", "-y")
+    assert (gone.phase, gone.end_reason) == ("gone", "released")
+    (stranger,) = driver.json(reconcile.ReconcileView, "reconcile").foreign
+    assert (stranger.instance_id, stranger.whose) == (spare.instance_id, "released")
+    assert str(spare.instance_id) in driver.text("reconcile")
+    words = ("adopt", str(spare.instance_id), "--name", "back", "-y")
+    assert driver.json(rental.RentalView, *words).name == "back"
+    assert "back" in driver.text("ls")
+    assert driver.vast.vastctl("destroy", "back", "-y", "--no-collect").returncode == 0
+
+
 def test_the_daemon_itself(driver: Driver) -> None:
-    driver.json(rental.ReconcileView, "daemon", "acknowledge")
+    driver.json(reconcile.ReconcileView, "daemon", "acknowledge")
     driver.json(InstallDocument, "daemon", "install", "-y")
     driver.json(InstallDocument, "daemon", "install", "-y", "--remove")
     driver.json(InstallDocument, "daemon", "uninstall", "-y")

@@ -29,6 +29,8 @@ REPEATS = {
     "job.submit": Repeat.RECORD,
     "policy.set": Repeat.TOGETHER,
     "lease.renew": Repeat.TOGETHER,
+    "rental.adopt": Repeat.TOGETHER,
+    "rental.release": Repeat.TOGETHER,
     "reconcile.run": Repeat.SAME,
     "record.import": Repeat.SAME,
     "rental.collect": Repeat.SAME,

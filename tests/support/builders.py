@@ -119,6 +119,7 @@ def samples() -> list[ev.Event]:
         ev.CreateUnresolved: {"why": "no answer"},
         ev.CreateRefused: {"why": "gone", "stop_all": True},
         ev.InstanceFound: {"instance_id": INSTANCE_ID},
+        ev.Released: {"why": "released by the user"},
         ev.InstanceRunning: {},
         ev.KeyAttached: {},
         ev.BecameReady: {"host": "192.0.2.1", "port": 22, "route": "direct", "gpu": "1x RTX 3090"},

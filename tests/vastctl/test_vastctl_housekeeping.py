@@ -15,7 +15,7 @@ from vastctl import spawn
 from vastctl.client import Client
 from vastctl.errors import CliError
 from vastd_protocol.errors import ErrorCode
-from vastd_protocol.methods import config, doctor, event, rental
+from vastd_protocol.methods import config, doctor, event, reconcile, rental
 from vastd_protocol.methods import daemon as daemons
 
 INFO = daemons.DaemonInfo(
@@ -304,19 +304,25 @@ def test_daemon_logs_show_the_end_of_the_file(vastctl: Callable[..., Any], tmp_p
 
 def test_acknowledge_lists_strangers_and_unlocks(vastctl: Callable[..., Any], daemon: Any) -> None:
     inventory = rental.InventoryView(state="fresh", orphans=1, foreign=1)
-    view = rental.ReconcileView(
+    view = reconcile.ReconcileView(
         inventory=inventory,
         orphans=[
-            rental.StrangerView(instance_id=7, label="vastd-x-r-9", status="running", dph_usd=0.4)
+            reconcile.StrangerView(
+                whose="orphan", instance_id=7, label="vastd-x-r-9", status="running", dph_usd=0.4
+            )
         ],
-        foreign=[rental.StrangerView(instance_id=8)],
+        foreign=[reconcile.StrangerView(instance_id=8, whose="foreign")],
     )
     daemon.on("reconcile.run", view)
 
     ran = vastctl("daemon", "acknowledge")
 
     assert ran.code == 0
-    assert "orphan   7         vastd-x-r-9  running  $0.400/h\n" in ran.out
+    assert (
+        "7         orphan: our label, no rental  -    running  $0.400/h    -  vastd-x-r-9"
+        in ran.out
+    )
+    assert "8         not of any vastd" in ran.out
     assert daemon.asked("reconcile.run")[0]["acknowledge"] is True
 
 

@@ -33,7 +33,13 @@ def test_ls_shows_machines_totals_and_how_far_to_trust_them(
     ]  # fmt: skip
     totals = rental.TotalsView(dph_usd=9.812, cost_usd=12.4081)
     inventory = rental.InventoryView(
-        state="stale", age_s=190.0, error="Vast answered 429", foreign=2, orphans=1
+        state="stale",
+        age_s=190.0,
+        error="Vast answered 429",
+        foreign=2,
+        orphans=1,
+        foreign_dph_usd=1.25,
+        orphans_dph_usd=0.4,
     )
     daemon.on(
         "rental.list", rental.RentalListView(rentals=rentals, inventory=inventory, totals=totals)
@@ -53,8 +59,8 @@ old         r-3  gone (boot failed)    -                    -  $0.0021       -  
 2 machines alive, $9.812/h now, $12.41 so far
 warning: sweep-a100: destroy unconfirmed for 12m
 inventory: stale, 3m10s old: Vast answered 429
-2 machines of the account not rented by this vastd, never touched
-1 orphan: our label, but no rental explains it, and it bills; see `vastctl daemon acknowledge`
+2 machines of the account not rented by this vastd ($1.250/h), never touched
+1 orphan: our label, but no rental explains it, and it bills $0.400/h; `vastctl reconcile`
 """
     )
     assert daemon.asked("rental.list") == [{"all": True}]

@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec.json import encode
 
-from vastctl import manager, values, words
+from vastctl import manager, strangers, values, words
 from vastctl.client import new_request_id
 from vastctl.commands.ls import inventory_lines
 from vastctl.context import Context
@@ -14,12 +14,11 @@ from vastctl.daemon_log import log_path, show_log
 from vastctl.errors import AnswerLate, CliError, ConnectionLost, DaemonAbsent
 from vastctl.link import candidates
 from vastctl.spawn import START_S, await_answer, await_end, log_size, spawn
-from vastctl.table import pairs, table
+from vastctl.table import pairs
 from vastctl.units import SERVICE, SOCKET
 from vastd_protocol import paths
 from vastd_protocol.errors import ExitCode
-from vastd_protocol.methods import daemon
-from vastd_protocol.methods import rental as rentals
+from vastd_protocol.methods import daemon, reconcile
 from vastd_protocol.methods.daemon import DaemonStatusView
 
 ASK_S: Final = 10.0  # guess: a status is answered from memory, at once
@@ -306,31 +305,16 @@ def _run_by(pid: int, found: manager.State | None) -> str:
 
 
 def _acknowledge(ctx: Context) -> int:
-    wish = rentals.ReconcileParams(acknowledge=True, request_id=new_request_id())
-    body = ctx.client.raw(rentals.RECONCILE, wish)
+    wish = reconcile.ReconcileParams(acknowledge=True, request_id=new_request_id())
+    body = ctx.client.raw(reconcile.RUN, wish)
     if ctx.json:
         ctx.emit(body)
         return ExitCode.OK
-    view = ctx.client.view(rentals.RECONCILE, body)
+    view = ctx.client.view(reconcile.RUN, body)
     for line in inventory_lines(view.inventory):
         ctx.screen.out(line)
-    strangers = [("orphan", one) for one in view.orphans] + [
-        ("foreign", one) for one in view.foreign
-    ]
-    if strangers:
-        rows = [
-            (
-                kind,
-                str(one.instance_id),
-                one.label or "-",
-                one.status or "-",
-                words.rate(one.dph_usd),
-            )
-            for kind, one in strangers
-        ]
-        header = ("KIND", "INSTANCE", "LABEL", "STATUS", "PRICE")
-        for line in table(header, rows, columns=ctx.screen.out_columns):
-            ctx.screen.out(line)
+    for line in strangers.lines_of([*view.orphans, *view.foreign], ctx.now()):
+        ctx.screen.out(line)
     if view.renting_locked:
         ctx.screen.step("warning", f"renting stays locked: {view.renting_locked}")
         return ExitCode.REFUSED

@@ -111,12 +111,12 @@ def inventory_lines(inventory: InventoryView) -> list[str]:
         )
     if inventory.foreign:
         lines.append(
-            f"{words.count(inventory.foreign, 'machine')} of the account not rented by this vastd, "
-            "never touched"
+            f"{words.count(inventory.foreign, 'machine')} of the account not rented by this vastd "
+            f"({words.rate(inventory.foreign_dph_usd)}), never touched"
         )
     if inventory.orphans:
         lines.append(
             f"{words.count(inventory.orphans, 'orphan')}: our label, but no rental explains it, "
-            "and it bills; see `vastctl daemon acknowledge`"
+            f"and it bills {words.rate(inventory.orphans_dph_usd)}; `vastctl reconcile`"
         )
     return lines

@@ -136,6 +136,9 @@ def _noted(rental: Rental, event: ev.RentalEvent) -> Rental:
             return structs.replace(rental, left_jobs=left)
         case ev.BidChanged(bid=bid):
             return structs.replace(rental, order=structs.replace(rental.order, bid=bid))
+        case ev.Released(at=at, why=why):
+            ending = rental.ending or Ending(trigger=Trigger.USER, at=at, why=why)
+            return structs.replace(rental, ending=ending, released=why, end_detail=why)
         case ev.Warned(watchdog=name):
             return structs.replace(rental, warned=rental.warned | {name})
         case ev.Quarantined(why=why):

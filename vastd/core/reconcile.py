@@ -14,12 +14,11 @@ from msgspec import Struct, structs
 
 from vastd.core import billing, boot
 from vastd.core import events as ev
+from vastd.core.claims import sort_rows
 from vastd.core.instants import shown
-from vastd.core.labels import read_claim
 from vastd.core.lease import ran_out as lease_ran_out
 from vastd.core.limits import (
     LABEL_SEARCH_S,
-    LATE_ARRIVAL_S,
     PROOF_SPACING_S,
     PROOFS_WHEN_ACTIVE,
     PROOFS_WHEN_ENDING,
@@ -63,63 +62,29 @@ def diff(
     the account, None if not known. Events are in the order of `rentals`, and legal one after the
     other.
     """
-    mine, foreign, orphans, surplus = _sort(rentals, rows, owner8, now)
-    told = together(rentals.values(), mine, credit)
+    found = sort_rows(rentals, rows, owner8, now)
+    told = together(rentals.values(), found.mine, credit)
     events: list[ev.RentalEvent] = []
     sightings: dict[str, Sighting] = {}
     for rental in rentals.values():
         before = world.of(rental.rental_id)
-        row = mine.get(rental.rental_id)
+        row = found.mine.get(rental.rental_id)
         seen = (
             _seen(before, row, begun_at) if row else _unseen(before, rental, begun_at, now, limits)
         )
         if row is not None and is_down(row) and is_ours_to_run(rental):
             why = why_stopped(rental, row, told, now)
             seen = structs.replace(seen, down_at=begun_at, down=why)
-        found = (
+        events.extend(
             _present(rental, before, seen, row, begun_at, now, told)
             if row
             else _absent(rental, seen, begun_at, now)
         )
-        events.extend(found)
         if rental.phase is not Phase.GONE or row is not None:
             sightings[rental.rental_id] = seen
-    inventory = Inventory(as_of=begun_at, foreign=tuple(foreign), orphans=tuple(orphans))
+    inventory = Inventory(as_of=begun_at, foreign=found.foreign, orphans=found.orphans)
     after = structs.replace(world, sightings=sightings, inventory=inventory)
-    return Diff(events=tuple(events), world=after, surplus=tuple(surplus))
-
-
-def _sort(
-    rentals: Mapping[str, Rental], rows: Iterable[Instance], owner8: str, now: float
-) -> tuple[dict[str, Instance], list[Instance], list[Instance], list[int]]:
-    """Return rows by rental_id, foreign rows, orphans, and surplus instance ids."""
-    by_id = {r.instance_id: r for r in rentals.values() if r.instance_id is not None}
-    mine: dict[str, Instance] = {}
-    foreign: list[Instance] = []
-    orphans: list[Instance] = []
-    surplus: list[int] = []
-    for row in rows:
-        rental = by_id.get(row.instance_id)
-        if rental is not None:
-            mine[rental.rental_id] = row
-            continue
-        claim = read_claim(row.label)
-        if claim is None or claim.owner8 != owner8:
-            foreign.append(row)
-            continue
-        rental = rentals.get(claim.rental_id)
-        if rental is None or _too_old(rental, now):
-            orphans.append(row)
-        elif rental.instance_id is None and rental.rental_id not in mine:
-            mine[rental.rental_id] = row
-        else:
-            surplus.append(row.instance_id)
-    return mine, foreign, orphans, surplus
-
-
-def _too_old(rental: Rental, now: float) -> bool:
-    ended = rental.ended_at
-    return rental.phase is Phase.GONE and ended is not None and now - ended > LATE_ARRIVAL_S
+    return Diff(events=tuple(events), world=after, surplus=found.surplus)
 
 
 def _seen(before: Sighting, row: Instance, begun_at: float) -> Sighting:

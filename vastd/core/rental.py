@@ -179,6 +179,8 @@ class Rental(Struct, frozen=True, kw_only=True):
     profile: str | None = None  # aris or arf; None: taken over, or older than profiles
     request_id: str | None = None  # of the call that made it: a repeat finds it again
     purpose: str = "job"  # job: ends when its jobs are done; interactive: the user ends it
+    adopted_label: str | None = None  # what was adopted was called so; None: we rented it
+    released: str | None = None  # why we let go of it: the instance may exist, and bill
     taken_over: bool = False  # after a lost store: what its jobs left on it is not on record
     # After a lost store: what its jobs declared, as far as a file still told. Nothing on it is lost
     # or ended for that; it is what `collect` brings home.

@@ -29,6 +29,12 @@ class RentalAdopted(RentalEvent, frozen=True, kw_only=True, tag="rental_adopted"
     rental: Rental
 
 
+class Released(RentalEvent, frozen=True, kw_only=True, tag="released"):
+    """The user took the machine out of our hands: it may exist, and nothing of it is watched."""
+
+    why: str
+
+
 class CreateSent(RentalEvent, frozen=True, kw_only=True, tag="create_sent"):
     """A create request is about to leave: from now on an instance may exist (I1)."""
 

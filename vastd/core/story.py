@@ -97,8 +97,7 @@ def _of_rental(event: ev.RentalEvent) -> Line:
         case ev.RentalPlanned(rental=rental, why=why, gate=gate):
             return _planned(rental, why, gate)
         case ev.RentalAdopted(rental=rental):
-            text = f"found instance {rental.instance_id} with our claim; taken over"
-            return Line(text=text, severity="warning", data={"instance_id": rental.instance_id})
+            return _adopted(rental)
         case ev.CreateSent(deadline_at=deadline):
             at = rfc3339(deadline)
             return Line(
@@ -125,18 +124,27 @@ def _of_rental(event: ev.RentalEvent) -> Line:
             return Line(text=f"job {job_id} runs on it")
         case ev.JobLeft(job_id=job_id):
             return Line(text=f"job {job_id} ended; collecting")
-        case ev.LeaseRenewed(until=until):
-            return Line(
-                text=f"its guard ends it at {shown(until)} if vastd does not renew the lease"
-            )
-        case ev.LeaseAsked(until=until):
-            return Line(text=f"its lease shall reach to {shown(until)}, as the user wanted")
+        case ev.LeaseRenewed() | ev.LeaseAsked() | ev.Released():
+            return _of_care(event)
         case ev.CollectVerified():
             return Line(text="what exists of the declared outputs is home and verified")
         case ev.CollectFailed(why=why):
             return Line(text=f"collecting failed, the machine is kept: {why}", severity="warning")
         case _:
             return _of_ending(event)
+
+
+def _of_care(event: ev.LeaseRenewed | ev.LeaseAsked | ev.Released) -> Line:
+    match event:
+        case ev.LeaseRenewed(until=until):
+            return Line(
+                text=f"its guard ends it at {shown(until)} if vastd does not renew the lease"
+            )
+        case ev.LeaseAsked(until=until):
+            return Line(text=f"its lease shall reach to {shown(until)}, as the user wanted")
+        case ev.Released(why=why):
+            text = f"let go of ({why}): it may exist and bill, and vastd does not watch it any more"
+            return Line(text=text, severity="warning")
 
 
 def _of_pause(
@@ -209,6 +217,13 @@ def _of_ending(event: ev.RentalEvent) -> Line:
             return Line(text=f"only ending is allowed now: {why}", severity="error")
         case _:
             return Line(text=ev.kind(event).replace("_", " "))
+
+
+def _adopted(rental: Rental) -> Line:
+    label = rental.adopted_label
+    what = f"labelled {label!r}" if label else "with our claim"
+    text = f"taken over: instance {rental.instance_id}, {what}"
+    return Line(text=text, severity="warning", data={"instance_id": rental.instance_id})
 
 
 def _planned(rental: Rental, why: str, gate: tuple[Admission, ...]) -> Line:

@@ -30,6 +30,9 @@ async def hold(shell: Shell, rental: Rental, box: Box) -> None:
     assert rental.instance_id is not None
     wanted = terms(shell, rental)
     facts = await box.hold_lease(wanted)
+    if shell.ledger.rental(rental.rental_id).released is not None:
+        await box.drop_lease()  # it was let go of meanwhile, and must not be ended by us
+        return
     now = shell.wall_clock()
     why = facts.unarmed(rental.instance_id, wanted)
     seen = LeaseSeen(told=wanted, at=now, facts=facts, unarmed=why)

@@ -35,6 +35,7 @@ vastd_lease_write() { # NAME TEXT: only what differs, so that a running script i
 # CORE and GUARD are the texts of both halves; LEASE_S is what a restarted container gets.
 vastd_lease_install() { # CORE GUARD LEASE_S
   vastd_lease_home
+  rm -f "$lease_home/released"
   vastd_lease_write guard.sh "$2"
   if vastd_lease_write guard_core.sh "$1" && vastd_lease_lives; then
     kill "$lease_pid"
@@ -114,6 +115,19 @@ vastd_lease_hold() { # CORE GUARD LEASE_S WORKSPACE GRACE_S SALVAGE SECONDS HARD
   vastd_lease_install "$1" "$2" "$3"
   vastd_lease_renew "$7" "$8" "$9" "${10}" "${11}" || return 1
   vastd_lease_show
+}
+
+vastd_lease_drop() { # the guard is called off, and does not come back with the container
+  vastd_lease_home
+  : >"$lease_home/released" || return 1
+  vastd_lease_lives || return 0
+  kill "$lease_pid"
+  drop_left=40
+  while vastd_stat "$lease_pid" && [ "$drop_left" -gt 0 ]; do
+    drop_left=$((drop_left - 1))
+    sleep 0.05 2>/dev/null || { sleep 1 && drop_left=0; }
+  done
+  ! vastd_stat "$lease_pid"
 }
 
 vastd_lease_wind_down() { # TERM, grace, KILL, then the user's last command

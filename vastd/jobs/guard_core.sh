@@ -2,9 +2,9 @@
 # Goes into onstart with comments and indentation taken out (core/onstart.py), where every
 # character counts: short names, and /dev/null is $o. Files in ~/.vastd, each replaced as a whole:
 # pid, expiry and hard (epoch seconds on this clock), uncollected/JOB, on_expiry, guard.sh (the
-# rest, by SSH), ending (the lease ran out), over (Vast took the stop).
+# rest, by SSH), ending (the lease ran out), over (Vast took the stop), released (called off).
 o=/dev/null g=${HOME:-/root}/.vastd L=$1
-cd "$g" && umask 077 || exit
+cd "$g" && umask 077 && [ ! -e released ] || exit
 p=$(cat pid 2>$o)
 # One is enough; after a restart of the container the number may be somebody else's.
 [ "$p" != $$ ] && grep -qs guard_core "/proc/${p:-x}/cmdline" && exit

@@ -200,6 +200,14 @@ class Box(Protocol):
         """
         ...
 
+    async def drop_lease(self) -> None:
+        """Call the machine's guard off, also for its next starts: somebody else answers for it.
+
+        Raises:
+            SshError: unknown whether it was.
+        """
+        ...
+
     async def push_project(self, source: ProjectSource, progress: Progress) -> SyncReport:
         """Bring the project directory on the machine in step with `source`.
 

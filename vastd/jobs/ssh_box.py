@@ -58,6 +58,9 @@ class SshBox:
         body = await self._shell.call("vastd_lease_hold", *arguments, library=guard)
         return parse_lease(body)
 
+    async def drop_lease(self) -> None:
+        await self._shell.call("vastd_lease_drop", library=guard_text())
+
     async def push_project(self, source: ProjectSource, progress: Progress) -> SyncReport:
         await self._ensure_prepared()
         return await sync.push_project(self._shell, self._carrier, source, progress, self._known)

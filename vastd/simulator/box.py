@@ -101,6 +101,14 @@ class SimBox:
 
         return await self._connection.carry_out(Point.BOX_LEASE, effect)
 
+    async def drop_lease(self) -> None:
+        """Call the guard off; see the port."""
+
+        def effect(_: Fault | None) -> None:
+            self._contract.guard = None
+
+        await self._connection.carry_out(Point.BOX_LEASE, effect)
+
     def _require_space(self, what: str) -> None:
         if self._contract.trouble.disk_full:
             raise TransferFailed(

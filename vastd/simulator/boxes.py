@@ -225,8 +225,9 @@ class SimBoxes:
     def guard(self, contract: Contract, lease_s: float) -> SimGuard:
         """Return the guard of a machine, started by us if its start script did not."""
         if contract.guard is None:
-            contract.guard = SimGuard(contract, lease_s)
-            contract.guard.came_up(self.now())
+            guard = SimGuard(contract, lease_s)
+            guard.came_up(self.now())
+            contract.guard = guard  # not before it has a lease: time itself asks it
         contract.guard.end_jobs = partial(self._end_jobs, contract)
         return contract.guard
 

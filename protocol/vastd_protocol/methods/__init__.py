@@ -17,7 +17,7 @@ MODULE_OF: Final[dict[str, str]] = {
     "rental": "rental",
     "policy": "policy",
     "lease": "lease",
-    "reconcile": "rental",
+    "reconcile": "reconcile",
     "job": "job",
     "setup": "setup",
     "record": "record",

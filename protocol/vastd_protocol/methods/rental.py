@@ -72,11 +72,11 @@ class InventoryView(View, frozen=True, kw_only=True):
     as_of: str | None = None
     age_s: float | None = None
     error: str | None = None
-    network_down_since: str | None = (
-        None  # our own network seems down: Vast and all machines silent
-    )
+    network_down_since: str | None = None  # our own: Vast and all machines are silent
     foreign: int = 0
     orphans: int = 0
+    foreign_dph_usd: float = 0.0  # what they cost per hour, as far as Vast says
+    orphans_dph_usd: float = 0.0
 
 
 class TotalsView(View, frozen=True, kw_only=True):
@@ -263,28 +263,25 @@ class ExplainView(View, frozen=True, kw_only=True):
     bill: BillView | None = None
 
 
-class ReconcileParams(Mutation, frozen=True, kw_only=True):
-    """Compare with Vast now. `acknowledge` unlocks renting after a damaged store (I8)."""
-
-    acknowledge: bool = False
-
-
-class StrangerView(View, frozen=True, kw_only=True):
-    """An instance of the account that no rental of ours explains; never touched."""
+class RentalAdoptParams(Mutation, frozen=True, kw_only=True):
+    """Take an instance over as a rental. `from_owner` names the other vastd whose claim it carries,
+    and must be its word. `policy` as for a rental; its deadline counts from now on."""
 
     instance_id: int
-    label: str | None = None
-    status: str | None = None
-    dph_usd: float | None = None
+    name: str | None = None
+    project: str | None = None
+    from_owner: str | None = None
+    policy: PolicyParams = field(default_factory=PolicyParams)
 
 
-class ReconcileView(View, frozen=True, kw_only=True):
-    """What exists at Vast beside what we know."""
+class RentalReleaseParams(Mutation, frozen=True, kw_only=True):
+    """Let a machine go: it stays and bills, and vastd watches and ends it no more. `force` needs
+    `reason`, and lets go of one whose job is active or whose guard cannot be called off."""
 
-    inventory: InventoryView
-    foreign: list[StrangerView] = field(default_factory=list)
-    orphans: list[StrangerView] = field(default_factory=list)
-    renting_locked: str | None = None
+    rental: str | None = None
+    project: str | None = None
+    force: bool = False
+    reason: str | None = None
 
 
 CREATE = Method(
@@ -315,8 +312,9 @@ START = Method(
 COLLECT = Method(
     "rental.collect", RentalCollectParams, CollectedView, "Bring results home now", mutates=True
 )
-RECONCILE = Method(
-    "reconcile.run", ReconcileParams, ReconcileView, "Compare with Vast now", mutates=True
+ADOPT = Method("rental.adopt", RentalAdoptParams, RentalView, "Take an instance over", mutates=True)
+RELEASE = Method(
+    "rental.release", RentalReleaseParams, RentalView, "Let a machine go; it bills on", mutates=True
 )
 
-METHODS = (CREATE, LIST, GET, EXPLAIN, DESTROY, STOP, START, COLLECT, RECONCILE)
+METHODS = (CREATE, LIST, GET, EXPLAIN, DESTROY, STOP, START, COLLECT, ADOPT, RELEASE)

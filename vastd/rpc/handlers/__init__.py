@@ -18,6 +18,7 @@ from vastd.rpc.handlers import (
     records,
     rentals,
     setup,
+    strangers,
 )
 
 
@@ -37,4 +38,5 @@ def all_handlers() -> list[Handler[Context, Any, Any]]:
         records,
         rentals,
         setup,
+        strangers,
     )

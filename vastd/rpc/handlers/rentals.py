@@ -9,7 +9,7 @@ from vastd.core.job import Needs
 from vastd.core.money import to_usd
 from vastd.core.rental import Phase, Policy, Rental, Trigger
 from vastd.effects.collect import bring_home, outputs_of
-from vastd.errors import InvalidRequest, JobActive, StoreDamaged, TransferFailed
+from vastd.errors import InvalidRequest, JobActive, TransferFailed
 from vastd.renting import check_name, choose_free, free_name, live_names, planned, require_renting
 from vastd.rpc.context import Context
 from vastd.rpc.dispatch import Call, handles
@@ -18,7 +18,7 @@ from vastd.rpc.handlers.asked import needs_of, policy_of
 from vastd.rpc.handlers.pausing import uncollected
 from vastd.rpc.handlers.resolve import find_rental
 from vastd.rpc.views.explain import explain_view
-from vastd.rpc.views.rental import inventory_view, stranger_view
+from vastd.rpc.views.rental import inventory_view
 from vastd.store.store import StoredEvent
 from vastd_protocol.methods import rental as wire
 
@@ -212,24 +212,4 @@ async def collect(ctx: Context, params: wire.RentalCollectParams) -> wire.Collec
         files=len(report.files),
         bytes=report.bytes,
         missing=report.missing,
-    )
-
-
-@handles(wire.RECONCILE)
-async def reconcile(ctx: Context, params: wire.ReconcileParams) -> wire.ReconcileView:
-    """List now and tell what is there beside our rentals; never touches a stranger (I9)."""
-    complete = await ctx.poller.poll()
-    if params.acknowledge:
-        if not complete:
-            raise StoreDamaged(
-                "cannot acknowledge: what exists at Vast is not known right now",
-                hint="try again when `vastctl ls` shows a fresh inventory",
-            )
-        ctx.acknowledge()
-    inventory = ctx.shell.observed.world.inventory
-    return wire.ReconcileView(
-        inventory=inventory_of(ctx),
-        foreign=[stranger_view(row) for row in inventory.foreign],
-        orphans=[stranger_view(row) for row in inventory.orphans],
-        renting_locked=ctx.shell.locked(),
     )

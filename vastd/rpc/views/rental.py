@@ -11,12 +11,12 @@ from vastd.core.money import to_usd
 from vastd.core.observed import Sighting, World
 from vastd.core.rental import Phase, Rental
 from vastd.jobs.port import Endpoint
+from vastd.rpc.views.stranger import rate_now
 from vastd.ssh.endpoints import endpoints
 from vastd_protocol.methods.rental import (
     InventoryView,
     RentalView,
     SshView,
-    StrangerView,
 )
 
 # A listing is called stale when it is older than this many busy intervals.
@@ -41,7 +41,7 @@ def rental_view(
         rental_id=rental.rental_id,
         name=rental.name,
         phase=rental.phase,
-        end_reason=rental.end_reason,
+        end_reason="released" if rental.released is not None else rental.end_reason,
         end_detail=rental.end_detail,
         instance_id=rental.instance_id,
         offer_id=offer.offer_id,
@@ -130,15 +130,11 @@ def inventory_view(world: World, now: float, interval_s: float) -> InventoryView
         error=inventory.error,
         network_down_since=maybe(world.network_down_since),
         foreign=len(inventory.foreign),
+        foreign_dph_usd=_sum_of(inventory.foreign),
         orphans=len(inventory.orphans),
+        orphans_dph_usd=_sum_of(inventory.orphans),
     )
 
 
-def stranger_view(row: Instance) -> StrangerView:
-    """Return an instance that is not ours to touch."""
-    return StrangerView(
-        instance_id=row.instance_id,
-        label=row.label,
-        status=row.status,
-        dph_usd=None if row.dph is None else to_usd(row.dph),
-    )
+def _sum_of(rows: Sequence[Instance]) -> float:
+    return to_usd(sum(rate_now(row) or 0 for row in rows))
