@@ -30,6 +30,8 @@ from vastd.shell import Choice
 from vastd.simulator.faults import FaultKind, MachineFaultKind
 from vastd_protocol.methods.policy import PolicySetParams
 
+pytestmark = pytest.mark.sim
+
 LONG = ("--seconds", "9000", "--output", "results/a.bin:1000")
 
 

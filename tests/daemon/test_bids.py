@@ -25,6 +25,8 @@ from vastd.core.rental import OnOutbid, Phase, Rental, StopCause, Trigger
 from vastd.simulator.faults import MachineFaultKind
 from vastd.simulator.programs import LOG_LINE_BYTES
 
+pytestmark = pytest.mark.sim
+
 LONG = ("--seconds", "3000", "--output", "results/a.bin:1000")
 
 

@@ -12,6 +12,8 @@ from vastd.core.job import JobState
 from vastd.core.rental import Phase, Trigger
 from vastd.errors import StoreError
 
+pytestmark = pytest.mark.sim
+
 SHARDS = 8
 
 

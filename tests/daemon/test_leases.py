@@ -18,6 +18,8 @@ from vastd.simulator.contracts import Contract, Stage
 from vastd.simulator.faults import Fault, FaultKind, Point
 from vastd.simulator.programs import CHECKPOINT
 
+pytestmark = pytest.mark.sim
+
 HOUR = 3600.0
 LONG = ("--seconds", "40000")
 SHORT = ("--seconds", "60")

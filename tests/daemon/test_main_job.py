@@ -9,6 +9,8 @@ from support.daemon_in_memory import Lab
 from vastd.core.job import JobState
 from vastd.core.rental import Phase, Trigger
 
+pytestmark = pytest.mark.sim
+
 
 @pytest.fixture
 async def lab(autojump_clock: MockClock) -> AsyncIterator[Lab]:

@@ -5,6 +5,8 @@ import pytest
 from vastd.errors import InvalidRequest
 from vastd.renting import check_name, free_name
 
+pytestmark = pytest.mark.sim
+
 
 @pytest.mark.parametrize(
     ("wanted", "taken", "name"),

@@ -15,6 +15,8 @@ from vastd.core.money import to_usd
 from vastd.core.rental import Phase, StopCause, Trigger
 from vastd.core.story import tell
 
+pytestmark = pytest.mark.sim
+
 LONG = ("--seconds", "20000", "--output", "results/a.bin:1000")
 
 

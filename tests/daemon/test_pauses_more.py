@@ -26,6 +26,8 @@ from vastd.core.rental import Pause, Phase, Policy
 from vastd.core.steps import Do
 from vastd.simulator.faults import FaultKind
 
+pytestmark = pytest.mark.sim
+
 LONG = ("--seconds", "40000", "--output", "results/a.bin:1000")
 LUNCH = Pause(at=T0, why="lunch")
 DEAF = Sighting(unreachable_since=T0)

@@ -20,6 +20,8 @@ from vastd.errors import ConfigError
 from vastd.pulse import Heart, attend, reload_at_hangup, status_text, stop_text
 from vastd.service_manager import ServiceManager
 
+pytestmark = pytest.mark.sim
+
 PERIOD_S = 120.0  # WatchdogSec= of the unit
 
 

@@ -11,6 +11,8 @@ from vastd.core.rental import Phase, Policy, RateSegment
 from vastd.effects.place import _what_is_left
 from vastd.errors import BudgetExceeded
 
+pytestmark = pytest.mark.sim
+
 
 def _shell(spent_usd: float) -> SimpleNamespace:
     rates = (RateSegment(T0, from_usd(spent_usd)), RateSegment(T0 + 3600, Micros(0)))

@@ -25,6 +25,8 @@ from vastd.shell import Choice
 from vastd.store import retention
 from vastd.store.store import Store
 
+pytestmark = pytest.mark.sim
+
 
 @pytest.fixture
 async def lab(autojump_clock: MockClock) -> AsyncIterator[Lab]:

@@ -5,6 +5,8 @@ import pytest
 
 from support.seeded_story import draw, play
 
+pytestmark = pytest.mark.sim
+
 SEEDS = 240
 PER_TEST = 8  # keeps the number of test processes' tasks small and the load even
 

@@ -21,6 +21,8 @@ from vastd_protocol.methods import job as job_wire
 from vastd_protocol.methods import rental as rental_wire
 from vastd_protocol.methods.setup import SetupParams, SetupRef
 
+pytestmark = pytest.mark.sim
+
 
 @pytest.fixture
 async def lab(autojump_clock: MockClock) -> AsyncIterator[Lab]:

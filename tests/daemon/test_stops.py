@@ -13,6 +13,8 @@ from vastd.core.rental import Phase, Trigger
 from vastd.errors import StoreError
 from vastd.simulator.faults import FaultKind
 
+pytestmark = pytest.mark.sim
+
 SHARDS = 4
 STOP_LIMIT_S = 10.0
 PHASES = [

@@ -15,6 +15,8 @@ from vastd.core.money import Micros, for_seconds, show_rate
 from vastd.core.rental import Phase, Policy, Trigger
 from vastd.simulator.faults import FaultKind, MachineFaultKind
 
+pytestmark = pytest.mark.sim
+
 LONG = ("--seconds", "9000", "--output", "results/a.bin:1000")
 
 

@@ -22,6 +22,8 @@ from vastd.simulator.contracts import Stage
 from vastd.simulator.faults import MachineFault, MachineFaultKind
 from vastd.simulator.refusals import MarketRefused
 
+pytestmark = pytest.mark.sim
+
 
 def statuses(market, instance_id, clock, seconds):
     """Every status seen when looking once a second, without repeats."""

@@ -6,6 +6,8 @@ import pytest
 
 from support.sim_hosts import SmallFacade
 
+pytestmark = pytest.mark.sim
+
 DAY_S = 86_400.0
 BOOTED_S = 3600.0
 

@@ -13,6 +13,8 @@ from vastd.simulator.facade.http import (
     serve_connection,
 )
 
+pytestmark = pytest.mark.sim
+
 GET = b"GET /a%20b/?x=1&x=2&y= HTTP/1.1\r\nHost: h\r\nX-Thing: v\r\n\r\n"
 POST = b"POST /p HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody"
 

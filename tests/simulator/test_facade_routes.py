@@ -13,6 +13,8 @@ from vastd.simulator.facade.http import Ending, Reply
 from vastd.simulator.faults import BOOT_SAYS, FaultKind, MachineFaultKind, Point
 from vastd.simulator.service import stop_when_idle
 
+pytestmark = pytest.mark.sim
+
 PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAwELYvJsGJl3PAejUxg9vBqz8LYcK3G test"
 
 

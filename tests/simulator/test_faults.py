@@ -5,6 +5,8 @@ import pytest
 from support.sim_market import EPOCH, HandClock
 from vastd.simulator.faults import Fault, FaultKind, Faults, Point
 
+pytestmark = pytest.mark.sim
+
 
 def test_a_fault_strikes_as_often_as_it_says_and_then_no_more():
     faults = Faults(HandClock())

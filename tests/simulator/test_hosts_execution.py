@@ -3,10 +3,13 @@
 import signal
 from collections.abc import Mapping, Sequence
 
+import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
 from vastd.simulator.hosts.execution import CHUNK_BYTES, INPUT_HIGH_BYTES, Execution
+
+pytestmark = pytest.mark.sim
 
 WINDOW_BYTES = 1_000_000
 LIMIT_S = 20.0

@@ -19,6 +19,8 @@ from vastd.simulator.faults import MachineFault, MachineFaultKind
 from vastd.simulator.market import JournalEntry
 from vastd.simulator.refusals import MarketRefused
 
+pytestmark = pytest.mark.sim
+
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJr1 me@here"
 OTHER_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJr2 you@there"
 

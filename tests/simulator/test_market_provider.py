@@ -24,6 +24,8 @@ from vastd.simulator.faults import FaultKind, Faults, Point
 from vastd.simulator.market import Market
 from vastd.simulator.provider import CallStage, SimProvider
 
+pytestmark = pytest.mark.sim
+
 
 def wall_clock():
     return EPOCH + trio.current_time()

@@ -11,6 +11,8 @@ from vastd.core.market import OfferQuery
 from vastd.core.money import from_usd
 from vastd.simulator.refusals import MarketRefused
 
+pytestmark = pytest.mark.sim
+
 CLOCK = HandClock()
 MARKET = a_market(CLOCK)  # only read in this module
 EVERYTHING = {name: {"in": [True, False]} for name in ("verified", "rentable", "rented")}

@@ -20,6 +20,8 @@ from vastd.simulator.hosts.plain import PlainSandbox
 from vastd.simulator.hosts.processes import children_of
 from vastd.simulator.hosts.sandbox import BubbleSandbox, Sandbox, SandboxFailed
 
+pytestmark = pytest.mark.sim
+
 LIMIT_S = 20.0
 HAS_MERGED_USR = Path("/lib").is_symlink()
 

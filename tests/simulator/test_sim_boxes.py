@@ -30,6 +30,8 @@ from vastd.simulator.market import Market
 from vastd.simulator.programs import LOG_LINE_BYTES
 from vastd.simulator.provider import SimProvider
 
+pytestmark = pytest.mark.sim
+
 WORK = ["sim-job", "--seconds", "600", "--log-lines", "100", "--output", "results/a.txt:1000"]
 
 
