@@ -3,6 +3,7 @@
 #   make demo    the main job end to end on the simulated Vast, for $0 (ARGS="--fault NAME")
 #   make test    all tests; ssh and e2e need system tools, which are named when they are missing
 #   make lint    format, lints, types, import rules        make fmt    repair what can be repaired
+#   make soak    20,000 drawn stories on all cores (ARGS="FIRST LAST")
 #   make bench   benchmarks, side by side (ARGS=NAME)      make clean  remove what make made
 
 PYTHON ?= python3
@@ -22,7 +23,7 @@ unexport PYTHONPATH PYTHONHOME PIP_USER PIP_TARGET PIP_PREFIX VIRTUAL_ENV
 # Without bytecode each worker compiles every test anew: a quarter of the fast tests' time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test lint fmt bench clean dev tools test-unit test-sim test-system official-client
+.PHONY: demo test lint fmt bench soak clean dev tools test-unit test-sim test-system official-client
 .DELETE_ON_ERROR:
 
 # An editable install is as good for the demo, so whoever develops does not install twice.
@@ -56,6 +57,9 @@ lint: $(VENV)/dev.stamp
 fmt: $(VENV)/dev.stamp
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+soak: $(VENV)/dev.stamp
+	@cd tests && ../$(BIN)/python -m support.soak $(ARGS)
 
 bench: $(VENV)/dev.stamp $(VASTAI)/made.stamp
 	@$(BIN)/python -m bench $(ARGS)

@@ -1,4 +1,4 @@
-"""Two hundred stories drawn from their number (DESIGN 4.4); `python -m support.seeded_story N`, from
+"""Six hundred stories drawn from their number (DESIGN 4.4); `python -m support.seeded_story N`, from
 `tests/`, tells one again."""
 
 import pytest
@@ -7,7 +7,7 @@ from support.seeded_story import draw, play
 
 pytestmark = pytest.mark.sim
 
-SEEDS = 240
+SEEDS = 600
 PER_TEST = 8  # keeps the number of test processes' tasks small and the load even
 
 
