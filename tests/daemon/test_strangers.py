@@ -183,7 +183,7 @@ async def test_what_was_taken_over_has_our_label_limits_and_a_lease_and_ends_by_
 
         view = await take(
             daemon, contract.instance_id, name="box", project=str(lab.project),
-            policy=PolicyParams(max_runtime_s=2 * HOUR),
+            policy=PolicyParams(max_runtime_s=HOUR),
         )  # fmt: skip
         await trio.sleep(60)
 
@@ -194,7 +194,7 @@ async def test_what_was_taken_over_has_our_label_limits_and_a_lease_and_ends_by_
         rental = daemon.ledger.rental(view.rental_id)
         assert rental.lease_until is not None
         assert rental.deadline_at is not None
-        assert rental.deadline_at - rental.created_at == pytest.approx(2 * HOUR)
+        assert rental.deadline_at - rental.created_at == pytest.approx(HOUR)
         assert rental.created_at - 1_800_000_000 == pytest.approx(taken, abs=5)
         # Unknown files may be on it: a limit stops it and keeps the disk.
         await daemon.until(
