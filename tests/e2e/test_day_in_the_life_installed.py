@@ -135,7 +135,7 @@ def morning(vast: Installed) -> dict[str, Any]:
 
 def check_migrated(vast: Installed, events: int) -> None:
     """The older store is kept with all its events, and renting is allowed."""
-    with sqlite3.connect(vast.state / "vastd.db.before-v2") as before:
+    with sqlite3.connect(vast.state / "vastd.db.before-v3") as before:
         assert before.execute("PRAGMA user_version").fetchone() == (1,)
         assert before.execute("SELECT count(*) FROM events").fetchone()[0] >= events
     before.close()

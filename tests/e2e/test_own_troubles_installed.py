@@ -245,7 +245,7 @@ def test_an_upgrade_of_the_store_while_a_job_runs_loses_nothing(vast: Installed)
     assert vast.json("logs", "lab")["size"] == len("step 0000\n") * 60
     assert len(vast.creates()) == 1
     assert vast.live() == 0
-    assert (vast.state / "vastd.db.before-v2").exists()
+    assert (vast.state / "vastd.db.before-v3").exists()
     assert vast.json("daemon", "status")["renting_locked"] is None
 
 

@@ -66,15 +66,9 @@ def sort_rows(
 
 
 def _holders(rentals: Mapping[str, Rental]) -> dict[int, Rental]:
-    """Return by instance id the rental that holds it: of two, the one that was not let go."""
-    held: dict[int, Rental] = {}
-    for rental in rentals.values():
-        if rental.instance_id is None:
-            continue
-        other = held.get(rental.instance_id)
-        if other is None or other.released is not None:
-            held[rental.instance_id] = rental
-    return held
+    """Return by instance id the rental that holds it: of several, the newest. What was let go and
+    taken back is ours again, and what was let go last is let be, whatever it was before."""
+    return {r.instance_id: r for r in rentals.values() if r.instance_id is not None}
 
 
 def whose(rentals: Mapping[str, Rental], row: Instance, owner8: str) -> tuple[Whose, Rental | None]:
