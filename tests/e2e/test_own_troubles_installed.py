@@ -144,7 +144,7 @@ def test_a_state_directory_that_turns_read_only_is_told_and_nothing_is_touched(
     after = {p.name: p.stat().st_mtime_ns for p in vast.state.iterdir() if p.is_file()}
     vast.state.chmod(0o700)
 
-    assert done.returncode == 1
+    assert done.returncode == 4
     assert "VASTD_STATE_DIR" in done.stderr
     assert "Traceback" not in done.stderr
     assert after == before
@@ -166,7 +166,7 @@ def test_a_file_system_that_turned_read_only_is_told_and_machines_stay_on_record
         disk.mount(plain, "rw")
         vast.start()
 
-        assert done.returncode == 1
+        assert done.returncode == 4
         assert "read-only" in done.stderr.lower()
         assert "VASTD_STATE_DIR" in done.stderr
         assert len(vast.json("ls")["rentals"]) == 1
