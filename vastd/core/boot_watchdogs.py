@@ -63,6 +63,9 @@ def boot_ends_at(rental: Rental, seen: Sighting, limits: Limits) -> float:
     return max(ends, min(moved + least * STALL_FACTOR, began + least * EXTENDED_FACTOR))
 
 
+ROUNDING_S: Final = 0.001  # of seconds since 1970 as a float: below a microsecond; guess
+
+
 def boot_warn(watch: Watch) -> Alarm | None:
     """Warn about a slow host or a large image; loading bills no GPU."""
     if watch.rental.phase is not Phase.BOOTING:
@@ -90,10 +93,10 @@ def boot_overdue(watch: Watch) -> Alarm | None:
 
 def _how(watch: Watch, lasted: float) -> str:
     limit = boot_limit(watch.rental, watch.limits)
-    if lasted <= limit.seconds:
-        return limit.why
     moved = watch.seen.status_moved_at
-    assert moved is not None
+    # `lasted` is a difference of large numbers: rounding alone makes it no longer time.
+    if moved is None or lasted <= limit.seconds + ROUNDING_S:
+        return limit.why
     return f"{limit.seconds:.0f} s, {limit.why}; longer because it moved until {shown(moved)}"
 
 
