@@ -1,6 +1,7 @@
 """How long a boot may last: by image and bandwidth, by progress, and never for ever (CASES 46)."""
 
 import pytest
+from msgspec import structs
 
 from support.builders import LIMITS, T0, a_rental, a_row, a_watch
 from support.offer_builders import an_offer
@@ -131,3 +132,14 @@ def test_every_size_is_a_size_and_names_its_source() -> None:
         return 0 < row.gb < 50 and bool(row.source)
 
     assert all(map(sound, SIZES))
+
+
+def test_a_crooked_limit_is_not_taken_for_progress_by_rounding() -> None:
+    why = boot_limit(booting(DEVEL, 97.3), LIMITS).why  # 1,315.52 s: no sum with it is exact
+
+    for part in range(200):
+        rental = structs.replace(booting(DEVEL, 97.3), phase_since=T0 + part * 0.0137)
+        alarm = boot_overdue(watch(rental))
+
+        assert alarm is not None
+        assert alarm.action.why == f"not running after 1316 s: loading Pulling ({why})"

@@ -4,18 +4,20 @@ from collections.abc import AsyncIterator
 
 import pytest
 import trio
+from msgspec import structs
 from trio.testing import MockClock
 
 from support.daemon_in_memory import EPOCH, Daemon, Lab
 from support.lab_stories import calls, first, running, the_job, trail
 from vastd.core import events as ev
 from vastd.core.job import JobState
-from vastd.core.lease import BUSY_SLACK_S, HARD_SLACK_S
+from vastd.core.lease import BUSY_SLACK_S, HARD_SLACK_S, LeaseFacts
 from vastd.core.limits import LeaseRules, Limits
 from vastd.core.rental import Phase, Policy, Rental, Trigger
 from vastd.errors import SshClosed
 from vastd.simulator.contracts import Contract, Stage
 from vastd.simulator.faults import Fault, FaultKind, Point
+from vastd.simulator.guards import SimGuard
 from vastd.simulator.programs import CHECKPOINT
 
 pytestmark = pytest.mark.sim
@@ -216,19 +218,20 @@ async def test_a_renewal_that_is_lost_is_repeated_long_before_the_lease_runs_out
         assert lease_ends(daemon) - trio.current_time() > 3200
 
 
+def lacking(monkeypatch: pytest.MonkeyPatch, **facts: object) -> None:
+    """Let every machine say of its guard what `facts` says."""
+    whole = SimGuard.facts
+
+    def bare(guard: SimGuard, at: float, skew_s: float) -> LeaseFacts:
+        return structs.replace(whole(guard, at, skew_s), **facts)
+
+    monkeypatch.setattr(SimGuard, "facts", bare)
+
+
 async def test_a_machine_whose_guard_cannot_be_armed_is_given_up_like_one_without_ssh(
     autojump_clock: MockClock, lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from vastd.simulator.guards import SimGuard
-
-    whole = SimGuard.facts
-
-    def bare(self: SimGuard, at: float, skew_s: float):  # type: ignore[no-untyped-def]
-        from msgspec import structs
-
-        return structs.replace(whole(self, at, skew_s), has_key=False)
-
-    monkeypatch.setattr(SimGuard, "facts", bare)
+    lacking(monkeypatch, has_key=False)
     async with lab.boot() as daemon:
         daemon.submit(*SHORT, project=lab.project)
         await daemon.settled(within_s=3 * HOUR)
@@ -243,16 +246,7 @@ async def test_a_machine_whose_guard_cannot_be_armed_is_given_up_like_one_withou
 async def test_who_does_not_require_a_guard_gets_the_machine_without_one(
     autojump_clock: MockClock, lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from vastd.simulator.guards import SimGuard
-
-    whole = SimGuard.facts
-
-    def bare(self: SimGuard, at: float, skew_s: float):  # type: ignore[no-untyped-def]
-        from msgspec import structs
-
-        return structs.replace(whole(self, at, skew_s), tool=None)
-
-    monkeypatch.setattr(SimGuard, "facts", bare)
+    lacking(monkeypatch, tool=None)
     async with lab.boot() as daemon:
         daemon.submit(*SHORT, project=lab.project)
         await daemon.settled()

@@ -21,6 +21,8 @@ from support.guard_box import (
 )
 from support.loopback_http import Arrived, http
 from vastd.core.lease import OnExpiry
+from vastd.jobs.guard import core_text, guard_text
+from vastd.jobs.remote_shell import runner_text
 
 pytestmark = pytest.mark.e2e
 
@@ -295,7 +297,8 @@ async def test_a_renewal_that_comes_during_the_grace_time_saves_the_machine(
         assert not (box.state / "ending").exists()
 
 
-def test_both_halves_are_plain_shell() -> None:
-    for name in ("guard_core.sh", "guard.sh", "runner.sh"):
-        path = Path("vastd/jobs", name)
-        assert subprocess.run(["/bin/sh", "-n", path], check=False).returncode == 0
+@pytest.mark.parametrize("script", [core_text(), guard_text(), runner_text()])
+def test_every_script_is_plain_shell(script: str) -> None:
+    checked = subprocess.run(["/bin/sh", "-n"], input=script, text=True, check=False)
+
+    assert checked.returncode == 0

@@ -281,7 +281,7 @@ async def _disarm(ctx: Context, rental: Rental, *, force: bool) -> None:
             _log.warning("rental=%s released with its guard armed: %s", rental.rental_id, exc)
             return
         raise PolicyRefused(
-            f"the guard on rental {rental.name!r} cannot be called off ({exc or 'no answer'}): it "
+            f"the guard on rental {rental.name!r} cannot be called off ({str(exc) or 'no answer'}): it "
             "would end the machine when its lease runs out; nothing was released",
             hint="try again when it answers, or `--force --reason TEXT`",
         ) from exc
