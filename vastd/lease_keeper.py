@@ -19,7 +19,7 @@ from vastd.core.rental import Phase, Rental
 from vastd.effects.launch import reached, unreached
 from vastd.effects.lease import hold, terms
 from vastd.effects.verify import target
-from vastd.errors import GuardNotArmed, SshError
+from vastd.errors import GuardNotArmed, SshError, VastdError
 from vastd.shell import Shell
 
 _log = logging.getLogger(__name__)
@@ -97,6 +97,9 @@ class LeaseKeeper:
             _log.info("rental=%s lease not renewed: %s", rental_id, exc)
             if shell.ledger.rental(rental_id).phase in RENEWED:
                 unreached(shell, rental_id, exc)
+        except VastdError as exc:
+            # Such as a key that cannot be read any more: one machine must not end the daemon.
+            _log.error("rental=%s lease not renewed: %s", rental_id, exc)
         except trio.TooSlowError:
             _log.info("rental=%s lease not renewed within %.0f s", rental_id, RENEW_TIMEOUT_S)
         finally:

@@ -14,7 +14,7 @@ from vastd.core.job import JobState
 from vastd.core.lease import BUSY_SLACK_S, HARD_SLACK_S, LeaseFacts
 from vastd.core.limits import LeaseRules, Limits
 from vastd.core.rental import Phase, Policy, Rental, Trigger
-from vastd.errors import SshClosed
+from vastd.errors import ConfigError, SshClosed
 from vastd.simulator.contracts import Contract, Stage
 from vastd.simulator.faults import Fault, FaultKind, Point
 from vastd.simulator.guards import SimGuard
@@ -356,3 +356,19 @@ async def test_an_idle_machine_that_does_not_answer_any_more_is_noticed_by_its_l
         await trio.sleep(HOUR)
 
         assert "unreachable" in kept(daemon).warned
+
+
+async def test_a_key_that_cannot_be_read_any_more_ends_no_daemon_and_is_tried_again(
+    autojump_clock: MockClock, lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable(*_: object) -> None:
+        raise ConfigError("cannot read the SSH key")
+
+    async with lab.boot() as daemon:
+        await idle_machine(lab, daemon)
+        with monkeypatch.context() as patch:
+            patch.setattr(type(lab.boxes), "open", unreadable)
+            await trio.sleep(1000)
+        await trio.sleep(60)
+
+        assert lease_ends(daemon) > trio.current_time() + 3500
