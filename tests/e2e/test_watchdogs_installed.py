@@ -174,12 +174,20 @@ def test_the_longest_run_ends_with_a_checkpoint_at_home_and_no_machine(
 def test_a_used_up_budget_ends_the_job_before_it_is_exceeded(
     vast: Installed, project: Path
 ) -> None:
-    budget = 0.0009
+    # One that small is not rented with; while the machine runs it may be lowered to that.
+    after = vast.json("events", "-n", "1")["cursor"]
+    options = ("--hours", "0.001", "--gpu-ram", "12", "--budget", "1")
+    client = vast.begin_in(project, *words("poor", SAVES, *options))
+    vast.wait_for("job_began", after=after)
+    running = rental_of(vast, "poor")
+    # Winding down takes 5 s (grace, a listing, the settle time); then the job has 7 s left.
+    budget = round(running["cost_usd"] + 12 / 3600 * running["dph_usd"], 6)
+    lowered = vast.vastctl("policy", "poor", f"budget={budget:.6f}")
+    assert lowered.returncode == 0, lowered.stderr
 
-    done = run(vast, project, "poor", SAVES, "--hours", "0.001", "--gpu-ram", "12", "--budget",
-               str(budget))  # fmt: skip
+    _, told = client.communicate(timeout=120)
 
-    assert done.returncode == 1, done.stderr
+    assert client.returncode == 1, told
     assert vast.json("job", "show", "poor")["state"] == "timed_out"
     assert (project / "results/checkpoint").read_text() == "saved\n"
     rental = rental_of(vast, "poor")
